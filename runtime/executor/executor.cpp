@@ -34,6 +34,9 @@ int64_t processesOnTheseCores() {
 bool isForGpus(const plan::Plan &plan, const ExecutorOptions &options) {
   return plan.has_cuda() && !options.null && (plan.kernel_object().empty() || cuda::hasGpu());
 }
+
+void printWarning(const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); }
+
 } // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
@@ -114,9 +117,8 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     Result<std::vector<std::shared_ptr<cuda::Gpu>>> found = cuda::openGpus(source, static_cast<int64_t>(local.size()));
     if (!found) return found.status();
     gpus = std::move(*found);
-    auto print = [](const char *what, const std::string &text) { fmt::print(stderr, "cleave: {}{}\n", what, text); };
-    cuda::ChooseOptions choose{.tell = nullptr, .warn = [&](const std::string &text) { print("warning: ", text); }};
-    if (options.debug) choose.tell = [&](const std::string &text) { print("", text); };
+    cuda::ChooseOptions choose{.tell = nullptr, .warn = printWarning};
+    if (options.debug) choose.tell = [](const std::string &text) { fmt::print(stderr, "cleave: {}\n", text); };
     CLEAVE_RETURN_IF_ERROR(cuda::agreeOnProducts(source, gpus, *connection, choose));
   } else if (options.null && source.has_cuda()) {
     if (Result<std::map<std::string, cuda::Product>> products = cuda::productsOf(source); !products)
@@ -164,8 +166,9 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   Result<bool> isOfAll = fabric->agree(graphs); // what one process captures the others have to
   if (!isOfAll) return isOfAll.status();
   graphs = graphs && *isOfAll;
-  streams = std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
-                                           StreamOptions{options.debug, graphs, options.timeoutSeconds, trace.get()});
+  streams = std::make_unique<StreamEngine>(
+      std::move(prepared), std::move(inOrder), *fabric,
+      StreamOptions{options.debug, graphs, printWarning, options.timeoutSeconds, trace.get()});
   return Status::ok();
 }
 

@@ -160,7 +160,7 @@ Status StreamEngine::runRoutine(Routine &routine, const RankWork &work) {
     CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
   } else if (options.graphs && routine.runs >= 1 && !routine.graph) {
     timing.reset();
-    CLEAVE_RETURN_IF_ERROR(capture(routine));
+    CLEAVE_RETURN_IF_ERROR(captureOrGoOn(routine));
   }
   if (routine.graph) {
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
@@ -195,6 +195,21 @@ Status StreamEngine::capture(Routine &routine) {
   if (graph) gpu.driver.graphDestroy(graph);
   CLEAVE_RETURN_IF_ERROR(enqueued);
   return gpu.check(error, what);
+}
+
+// Both ends of an exchange are in a graph or neither is: where one process cannot capture a routine, none has graphs.
+Status StreamEngine::captureOrGoOn(Routine &routine) {
+  Status captured = capture(routine);
+  Result<bool> isOfAll = fabric.agree(captured.isOk());
+  if (!isOfAll) return isOfAll.status();
+  if (captured && *isOfAll) return Status::ok();
+  if (options.warn)
+    options.warn(fmt::format("{}; steps go on without CUDA graphs, command by command",
+                             captured ? "another process cannot capture the step as a graph" : captured.message()));
+  options.graphs = false;
+  dropGraphs();
+  fabric.giveUpRun();
+  return fabric.beginRun(++runNumber);
 }
 
 // All other streams begin after what the first one has done; marks and faults of earlier runs are cleared. A rank's

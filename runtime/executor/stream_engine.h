@@ -7,13 +7,15 @@
 //
 // Each lane of a rank is a cursor into its program; a cursor stops where another lane or rank must come first. A
 // routine is enqueued command by command the first time, captured as a CUDA graph the second time and launched as that
-// from then on: nothing in it changes, what the host gives lies in pinned memory that the graph copies from.
+// from then on: nothing in it changes, what the host gives lies in pinned memory that the graph copies from. If the
+// driver refuses that, routines go on command by command.
 #pragma once
 #include "runtime/comm/cuda/stream_fabric.h"
 #include "runtime/device/cuda/event.h"
 #include "runtime/executor/flight_recorder.h"
 #include "runtime/executor/prepared_program.h"
 #include "runtime/executor/stream_trace.h"
+#include <functional>
 #include <memory>
 #include <unordered_map>
 
@@ -22,8 +24,9 @@ namespace cleave::runtime {
 struct StreamOptions {
   bool debug = false; // every command is waited for before the next: an error is found at its command
   bool graphs = true;
-  double timeoutSeconds = 600; // of a routine that does not end
-  Trace *trace = nullptr;      // of the first steps, which are then no graphs
+  std::function<void(const std::string &)> warn = {}; // that there are no graphs; null: nobody
+  double timeoutSeconds = 600;                        // of a routine that does not end
+  Trace *trace = nullptr;                             // of the first steps, which are then no graphs
 };
 
 class StreamEngine {
@@ -73,6 +76,7 @@ private:
   Status fill(Routine &routine, const RankWork &work);
   Status enqueue(Routine &routine);
   Status capture(Routine &routine);
+  Status captureOrGoOn(Routine &routine);
   Status fork(Routine &routine);
   Status join();
   Status advance(Routine &routine, size_t rank, int lane, bool &moved);

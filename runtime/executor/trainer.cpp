@@ -101,6 +101,7 @@ Status PlanTrainer::open() {
   ExecutorOptions engineOptions{.threads = options.threads,
                                 .traceRecords = options.trace.empty() ? 0u : 100'000u,
                                 .debug = options.debug,
+                                .graphs = options.graphs,
                                 .timeoutSeconds = options.stepTimeout,
                                 .tell = options.onNote};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);

@@ -43,6 +43,7 @@ struct TrainOptions {
   int threads = 0;              // a device; 0: as the plan says
   double stepTimeout = 600;     // seconds: a step on GPUs, a rank that others wait for are given up
   bool debug = false;           // GPUs: every command is waited for, so that an error names the command that did it
+  bool graphs = true;           // GPUs: steps are captured and launched as one
   NetworkOptions network = {};  // how processes meet over TCP
   std::string runFolder = {};   // of this process, for the next attempt of the run (mirror.h): the processes' hosts
   int64_t mirrorEvery = 0;      // steps after which the state is mirrored there; 0: never

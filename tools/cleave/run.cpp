@@ -219,6 +219,9 @@ void addRun(CLI::App &app, int &status) {
                     "--elastic and --max-restarts the others go on without a disk when one is lost");
   command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
+  command->add_flag_callback(
+      "--no-graphs", [&train] { train.graphs = false; },
+      "GPUs: start every command of a step by itself, not all as a CUDA graph");
   command
       ->add_option("--step-timeout", train.stepTimeout,
                    "seconds after which the run ends because a rank that others wait for is stopped or comes no "

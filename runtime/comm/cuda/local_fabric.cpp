@@ -7,6 +7,7 @@
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace cleave::runtime::cuda {
 
@@ -24,14 +25,15 @@ public:
 
   Status run() override { return runError("a collective is issued, not run"); }
   Result<bool> issue() override {
-    if (!announced) {
-      announced = true;
-      CLEAVE_RETURN_IF_ERROR(ready.record(stream, fabric.currentRun()));
+    if (int64_t run = fabric.currentRun(); announced != run) {
+      announced = run, enqueued = false;
+      if (std::exchange(meeting->run, run) != run) meeting->arrived = 0; // the run before was given up
+      CLEAVE_RETURN_IF_ERROR(ready.record(stream, run));
       meeting->present[static_cast<size_t>(self)] = this;
       if (++meeting->arrived == meeting->present.size()) CLEAVE_RETURN_IF_ERROR(enqueue());
     }
     if (!enqueued) return false;
-    announced = enqueued = false;
+    announced = noRun;
     return true;
   }
   int64_t sentBytes() const override {
@@ -161,7 +163,9 @@ private:
         "a reduction does not start");
   }
 
-  bool announced = false, enqueued = false;
+  static constexpr int64_t noRun = -1;
+  int64_t announced = noRun; // in this run, not yet done
+  bool enqueued = false;
 };
 
 LocalStreamFabric::LocalStreamFabric(dist::Mesh mesh, std::unique_ptr<Fabric> host, CudaDevices devices)
@@ -243,6 +247,14 @@ Status LocalStreamFabric::openRoutes(int64_t device, std::span<const MessageRout
     CLEAVE_RETURN_IF_ERROR(route.open(own, *devices.at(message.to), message));
   }
   return Status::ok();
+}
+
+Status LocalStreamFabric::beginRun(int64_t number) {
+  for (auto &[key, route] : routes) route.beginRun();
+  return StreamFabric::beginRun(number);
+}
+void LocalStreamFabric::giveUpRun() {
+  for (auto &[key, route] : routes) route.giveUpRun();
 }
 
 Result<Prepared> LocalStreamFabric::prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) {

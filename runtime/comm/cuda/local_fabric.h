@@ -16,11 +16,14 @@ public:
   Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
+  Status beginRun(int64_t number) override;
+  void giveUpRun() override;
 
   // Where the members of a group meet, one collective at a time.
   struct Meeting {
     std::vector<LocalCollective *> present; // by place in the group; null: not yet
     size_t arrived = 0;
+    int64_t run = 0; // in which they did
   };
   // Where on the device's GPU these addresses lie as a table for a kernel.
   Result<Address> table(int64_t device, const std::vector<Address> &addresses);

@@ -16,7 +16,10 @@ struct MessageBuffers {
   int64_t stride = 0;
   std::deque<StreamEvent> written, read; // by buffer
   int64_t sent = 0, taken = 0;
+  int64_t sentBefore = 0, takenBefore = 0; // this run
 
+  void beginRun() { sentBefore = sent, takenBefore = taken; }
+  void giveUpRun() { sent = sentBefore, taken = takenBefore; }
   Status open(const CudaDevice &sender, const CudaDevice &receiver, const MessageRoute &message);
   StreamEvent &of(std::deque<StreamEvent> &events, int64_t message) {
     return events[static_cast<size_t>(message) % events.size()];

@@ -369,7 +369,11 @@ Status NcclFabric::beginRun(int64_t number) {
     if (scratches[l].bytes() >= scratchBytes[l]) continue;
     CLEAVE_RETURN_IF_ERROR(scratches[l].allocate(device().gpu(), scratchBytes[l], device().stream(lane)));
   }
+  for (auto &[channel, route] : toItself) route.beginRun();
   return StreamFabric::beginRun(number);
+}
+void NcclFabric::giveUpRun() {
+  for (auto &[channel, route] : toItself) route.giveUpRun();
 }
 
 Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) {

@@ -43,6 +43,7 @@ public:
   }
   Address scratch(int lane) const { return scratches[static_cast<size_t>(lane)].address(); }
   Status beginRun(int64_t number) override;
+  void giveUpRun() override;
   // Both ends of an exchange must be captured, or neither.
   bool waitsInKernels() const override { return true; }
   bool takesGraphs(bool runsOn, bool isTraced) const override { return !runsOn && !isTraced; }

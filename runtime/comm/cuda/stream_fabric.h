@@ -44,6 +44,8 @@ public:
     run = number;
     return Status::ok();
   }
+  // The run ends before all its commands are issued: the next one begins as this one did.
+  virtual void giveUpRun() {}
   // When all commands of the run are enqueued: `last` goes on after what the fabric does beside the lanes.
   virtual Status endRun(Stream) { return Status::ok(); }
   // Whether something has failed that only the communicators know of.

@@ -185,7 +185,7 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
       continue;
     }
     std::vector<std::pair<double, size_t>> times; // of those that run
-    Status failed = Status::ok(); // of the first that does not
+    Status failed = Status::ok();                 // of the first that does not
     for (size_t i = 0; i < candidates->size(); ++i)
       if (Result<double> taken = timer.time(description, (*candidates)[i], at))
         times.push_back({*taken, i});

@@ -86,6 +86,45 @@ TEST(Cuda, RunsGiveTheSameBitsHoweverTheyAreEnqueued) {
   EXPECT_EQ(train(*open(plan, {.debug = true}), shape, 8).losses, first);
 }
 
+// In the middle of a step, where collectives are half met, too.
+TEST(Cuda, StepsGoOnWithoutGraphsWhereTheirCaptureIsRefused) {
+  MlpShape shape{.dp = 2};
+  for (const char *kernel : {"relu_gradient", "cleave_reduce_f32_sum", "check_finite"}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    std::vector<double> expected = train(*open(plan), shape, 5).losses;
+    std::unique_ptr<Executor> executor = open(plan);
+    int before = gpu.graphLaunches();
+    gpu.refuseCaptured(kernel, 900);
+    testing::internal::CaptureStderr();
+    Trained trained = train(*executor, shape, 5);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::MatchesRegex("cleave: warning: .*: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .*; steps go on "
+                                      "without CUDA graphs, command by command\n")); // once
+    EXPECT_TRUE(trained.status.isOk()) << kernel << ": " << trained.status.message();
+    EXPECT_EQ(trained.losses, expected) << kernel;
+    EXPECT_EQ(gpu.graphLaunches(), before);
+  }
+}
+
+TEST(Cuda, MessagesThatACaptureSentAreNotThere) {
+  PipelineShape shape{.ranks = 2, .schedule = "1f1b"};
+  PipelineData data = pipelineData(shape);
+  std::vector<double> losses[2];
+  for (int refused : {0, 1}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(pipelinePlan(shape));
+    std::unique_ptr<Executor> executor = open(plan);
+    if (refused) gpu.refuseCaptured("check_finite", 900);
+    for (int step = 0; step < 4; ++step) {
+      auto outputs = executor->run("step", data.pointers(shape), step);
+      ASSERT_TRUE(outputs.isOk()) << outputs.status().message();
+      losses[refused].push_back(outputs->at("loss"));
+    }
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
 TEST(Cuda, MemoryIsMadeForOtherProcessesAndNetworkCardsWhereTheGpuHasThat) {
   MlpShape shape{.dp = 2};
   for (bool able : {true, false}) {
