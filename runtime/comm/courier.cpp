@@ -13,17 +13,17 @@ constexpr auto deliveryTime = std::chrono::seconds(10);
 // Gives the reason of a closed route.
 class MailCommand final : public PreparedCommand {
 public:
-  MailCommand(Prepared command, const AbortFlag &closed, const Status &failure)
-      : command(std::move(command)), closed(closed), failure(failure) {}
+  MailCommand(Prepared command, const AbortFlag &failed, const Status &failure)
+      : command(std::move(command)), failed(failed), failure(failure) {}
   Status run() override {
     Status status = command->run();
-    return !status && closed.raised() && !failure ? failure : status;
+    return !status && failed.raised() ? failure : status;
   }
   int64_t sentBytes() const override { return command->sentBytes(); }
 
 private:
   Prepared command;
-  const AbortFlag &closed;
+  const AbortFlag &failed;
   const Status &failure;
 };
 
@@ -54,7 +54,7 @@ Result<Prepared> Courier::prepare(int peer, int channel, bool receives, std::byt
   for (size_t i = 0; i < routes.size(); ++i)
     if (routes[i].peer == peer && routes[i].channel == channel && routes[i].outgoing != receives)
       return Prepared(std::make_unique<MailCommand>(prepareMessage(*lines[i].ring, data, bytes, receives),
-                                                    lines[i].closed, lines[i].failure));
+                                                    lines[i].failed, lines[i].failure));
   return inputError(fmt::format("no route to rank {}", peer));
 }
 
@@ -67,8 +67,9 @@ void Courier::run() {
   for (int64_t idle = 0; !aborted.raised();) {
     bool moved = transport.carry(routes);
     for (size_t i = 0; i < routes.size(); ++i)
-      if (!routes[i].failure && !lines[i].closed.raised()) {
+      if (!routes[i].failure && !lines[i].failed.raised()) {
         lines[i].failure = routes[i].failure;
+        lines[i].failed.raise();
         lines[i].closed.raise();
       }
     idle = moved ? 0 : idle + 1;

@@ -31,8 +31,8 @@ public:
 private:
   struct Line {
     std::unique_ptr<MessageRing> ring;
-    AbortFlag closed;
-    Status failure; // written before `closed` is raised
+    AbortFlag closed, failed; // failed: and `failure` says why; written before
+    Status failure;
   };
   void run();
 
