@@ -1,4 +1,6 @@
 #include "compiler/compile.h"
+#include "compiler/annotations/annotations.h"
+#include "compiler/annotations/results.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/shared_object.h"
@@ -6,6 +8,7 @@
 #include "compiler/microbatch_inputs.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
+#include "compiler/planner/problem/pins.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/glob.h"
 #include "compiler/schedule/schedule.h"
@@ -44,11 +47,44 @@ Status writeProblem(const std::string &path, const planner::Problem &problem) {
   return file ? Status::ok() : inputError("cannot write the problem to " + path);
 }
 
-// With what the model says of its training.
+// With what the model says of its training and of its split.
 Result<CompileRequest> completed(CompileRequest request) {
   if (!request.recipeIsWhole)
     CLEAVE_RETURN_IF_ERROR(import_::completeRecipe(request.model, request.recipe, request.notes));
+  if (request.annotations)
+    CLEAVE_RETURN_IF_ERROR(annotations::readSplit(request.model, request.recipe, request.cluster, request.split,
+                                                  request.results, request.notes));
   return request;
+}
+
+// A result of the file's node is that of the last operation of it; where that has another form the search chooses.
+Status pinResults(const CompileRequest &request, Planned &planned, planner::Constraints &constraints) {
+  if (request.results.empty()) return Status::ok();
+  const planner::Problem &problem = planned.problem;
+  const auto last = annotations::lastOperations(problem);
+  size_t left = 0;
+  for (const annotations::ResultLayout &result : request.results) {
+    auto operation = last.find(result.node);
+    bool isPinned = operation != last.end();
+    if (isPinned) {
+      const planner::Tensor &tensor = problem.tensors[static_cast<size_t>(problem.nodes[operation->second].results[0])];
+      planner::Pin pin{"the annotation of '" + result.node + "'", tensor.name, {}, {}};
+      const auto rank = static_cast<int64_t>(tensor.dims.size());
+      pin.dims.resize(tensor.dims.size());
+      for (const auto &[dim, axes] : result.dims)
+        if (dim >= -rank && dim < rank)
+          pin.dims[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = axes;
+        else
+          isPinned = false;
+      isPinned = isPinned && planner::checkPins(problem, {pin});
+      if (isPinned) constraints.pins.push_back(pin);
+    }
+    left += !isPinned;
+  }
+  if (left > 0)
+    planned.notes.push_back("the annotations of " + std::to_string(left) +
+                            " results are left to the search: the step computes them in another form");
+  return Status::ok();
 }
 
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
@@ -69,6 +105,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
   planned.cluster = planner::usedBy(planned.problem, request.cluster);
+  CLEAVE_RETURN_IF_ERROR(pinResults(request, planned, *constraints));
   auto decision = planner::solve(planned.problem, planned.cluster, *constraints, request.search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);

@@ -2,6 +2,7 @@
 //
 //   CompileRequest request{.model = "gpt.onnx", .recipe = *recipe, .cluster = *cluster, .split = {.zero = "3"}};
 #pragma once
+#include "compiler/annotations/results.h"
 #include "compiler/cluster/cluster.h"
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/planner/search/driver/search.h"
@@ -17,6 +18,7 @@ struct CompileRequest {
   bool recipeIsWhole = false; // resolved before: what the model says of its training is in it
   planner::Cluster cluster;
   planner::SplitFlags split;
+  bool annotations = true;   // what the model's own annotations say of the split goes with these flags
   std::string problemFile;   // not empty: the planner's problem is written there, as text
   bool emulate = false;      // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
   bool checkWeights = false; // the plan holds digests of all of each weight file
@@ -24,7 +26,8 @@ struct CompileRequest {
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
   planner::SearchOptions search = {};
-  std::vector<std::string> notes = {}; // of what was taken from the model: the report begins with them
+  std::vector<annotations::ResultLayout> results = {}; // that annotations tell
+  std::vector<std::string> notes = {};                 // of what was taken from the model: the report begins with them
 };
 
 } // namespace cleave

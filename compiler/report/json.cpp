@@ -227,7 +227,7 @@ Report reportOf(const Json &json) {
   });
   report.nodes = listOf<planner::NodeExplanation>(json.at("nodes"), [](const Json &entry) -> planner::NodeExplanation {
     return {entry.at("op"), entry.at("rule"), entry.at("names"),
-            listOf<CandidateCost>(entry.at("candidates"), candidateOf)};
+            listOf<CandidateCost>(entry.at("candidates"), candidateOf), entry.value("stages", std::vector<int>())};
   });
   report.notes = json.at("notes").get<std::vector<std::string>>();
   report.source = json.value("source", "");
@@ -312,6 +312,7 @@ std::string renderJson(const Report &report) {
                                   {"readers", row.readers}});
   for (const planner::NodeExplanation &node : report.nodes) {
     Json entry = {{"op", node.op}, {"rule", node.rule}, {"names", node.nodes}, {"candidates", Json::array()}};
+    if (!node.stages.empty()) entry["stages"] = node.stages;
     for (const CandidateCost &row : node.candidates) entry["candidates"].push_back(candidateJson(row));
     json["nodes"].push_back(std::move(entry));
   }

@@ -45,6 +45,7 @@ struct RequestOptions {
   std::string model, recipe, problemFile, irFolder;
   std::vector<std::string> overrides;
   SplitOptions split;
+  bool ignoreAnnotations = false;
 
   void add(CLI::App &command);
   // Reads the recipe and the cluster.

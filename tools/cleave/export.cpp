@@ -1,23 +1,46 @@
-// cleave export SNAPSHOT -o model.onnx|model.safetensors: trained weights back into the ecosystem.
+// cleave export SNAPSHOT -o model.onnx|model.safetensors: trained weights back into the ecosystem. cleave export
+// --annotate X.plan -o split.onnx: the model with the plan's split in ONNX's own terms.
 #include "compiler/export/export.h"
+#include "compiler/annotations/annotations.h"
+#include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
 
 namespace cleave::tool {
 
+namespace {
+
+int runAnnotate(const std::string &planFile, const ExportRequest &request) {
+  if (!request.snapshot.empty())
+    return fail(
+        Status(ErrorKind::Usage, "export writes a snapshot's weights or, with --annotate, a plan's split: not both"));
+  if (!request.output.ends_with(".onnx")) return fail(Status(ErrorKind::Usage, "--annotate writes a .onnx file"));
+  auto plan = runtime::readPlanFile(planFile);
+  if (!plan) return fail(plan.status());
+  Status written = annotations::writeSplit(*plan, request.model, request.output);
+  if (!written) return fail(written);
+  fmt::print("{}\n", request.output);
+  return 0;
+}
+
+} // namespace
+
 void addExport(CLI::App &app, int &status) {
   struct Options {
     ExportRequest request;
-    std::string dtype, names = "pytorch", tiedCopies = "all";
+    std::string plan, dtype, names = "pytorch", tiedCopies = "all";
   };
-  auto *command =
-      app.add_subcommand("export", "Write a snapshot's weights as PyTorch's state_dict, or into the ONNX model");
+  auto *command = app.add_subcommand(
+      "export", "Write a snapshot's weights as PyTorch's state_dict, or into the ONNX model; or a plan's "
+                "split into the model");
   auto options = std::make_shared<Options>();
   ExportRequest &request = options->request;
-  command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)")->required();
+  command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)");
   command->add_option("-o,--output", request.output, "model.onnx or model.safetensors")->required();
   command->add_option("--model", request.model, "the .onnx file it was trained from, if it moved");
+  command->add_option("--annotate", options->plan,
+                      "a plan: write its model with its split as ONNX's device annotations, instead of a snapshot");
   command->add_option("--base", request.base,
                       "the original checkpoint (.safetensors or its index), for entries that the .onnx file lacks");
   command->add_option("--strip-prefix", request.stripPrefix,
@@ -42,6 +65,14 @@ void addExport(CLI::App &app, int &status) {
       ->check(CLI::PositiveNumber);
   command->callback([options, &status] {
     ExportRequest &request = options->request;
+    if (!options->plan.empty()) {
+      status = runAnnotate(options->plan, request);
+      return;
+    }
+    if (request.snapshot.empty()) {
+      status = fail(Status(ErrorKind::Usage, "export wants a SNAPSHOT, or --annotate with a plan"));
+      return;
+    }
     if (options->dtype == "fp32") request.dtype = plan::F32;
     if (options->dtype == "bf16") request.dtype = plan::BF16;
     if (options->dtype == "fp16") request.dtype = plan::F16;

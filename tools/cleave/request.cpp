@@ -52,7 +52,9 @@ void SplitOptions::add(CLI::App &command) {
           "--search-moves", searchMoves,
           "only these moves after all settings were looked at: cuts, splits, bounds, units, schedules, zero; or none")
       ->delimiter(',');
-  group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
+  group
+      ->add_option("--pin", split.pins,
+                   "\"GLOB=dp,-,tp\" or \"GLOB=64:-,192:tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()
       ->expected(1);
 }
@@ -66,6 +68,8 @@ void RequestOptions::add(CLI::App &command) {
       ->expected(1);
   command.add_option("--problem", problemFile, "also write the planner's problem, as text; `cleave plan` solves it");
   command.add_option("--dump-ir", irFolder, "also write the module after each phase into this folder");
+  command.add_flag("--no-annotations", ignoreAnnotations,
+                   "leave out what the model's device annotations say of the split");
   split.add(command);
 }
 
@@ -120,6 +124,7 @@ Result<CompileRequest> RequestOptions::request() const {
                          .recipe = *parsed,
                          .cluster = *machines,
                          .split = split.split,
+                         .annotations = !ignoreAnnotations,
                          .problemFile = problemFile,
                          .irFolder = irFolder,
                          .warn = warn,

@@ -44,15 +44,19 @@ std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
       if (variable >= 0) around[size_t(variable)].push_back(&flow);
   }
   std::vector<NodeExplanation> explanations;
+  const bool isStaged = decided.decision->stages > 1;
   std::vector<int> explanationOf(model->variables.size(), -1);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     size_t variable = size_t(model->variableOfNode[i]);
     if (explanationOf[variable] >= 0) {
-      explanations[size_t(explanationOf[variable])].nodes.push_back(problem.nodes[i].name);
+      NodeExplanation &known = explanations[size_t(explanationOf[variable])];
+      known.nodes.push_back(problem.nodes[i].name);
+      if (isStaged) known.stages.push_back(decided.decision->nodes[i].stage);
       continue;
     }
     explanationOf[variable] = int(explanations.size());
     NodeExplanation explanation{problem.nodes[i].op, problem.nodes[i].rule.str(), {problem.nodes[i].name}, {}};
+    if (isStaged) explanation.stages.push_back(decided.decision->nodes[i].stage);
     int chosen = choice[variable];
     for (size_t c = 0; c < model->variables[variable].candidates.size(); ++c) {
       const Candidate &candidate = model->variables[variable].candidates[c];

@@ -99,9 +99,16 @@ Status parsePin(const std::string &text, Constraints &constraints) {
   size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0)
     return usage(fmt::format("--pin {}: not GLOB=dp,-,tp with one entry a dimension", text));
-  Pin pin{text, text.substr(0, equals), {}};
+  Pin pin{text, text.substr(0, equals), {}, {}};
   std::vector<std::string> seen;
-  for (const std::string &entry : splitAt(text.substr(equals + 1), ',')) {
+  for (std::string entry : splitAt(text.substr(equals + 1), ',')) {
+    if (size_t colon = entry.find(':'); colon != std::string::npos) {
+      int64_t size = 0;
+      if (!parseInteger(entry.substr(0, colon), size) || size < 1 || pin.sizes.size() != pin.dims.size())
+        return usage(fmt::format("--pin {}: '{}' is no SIZE:AXIS, which all dimensions have or none", text, entry));
+      pin.sizes.push_back(size);
+      entry = entry.substr(colon + 1);
+    }
     pin.dims.emplace_back();
     if (entry == "-") continue;
     for (const std::string &axis : splitAt(entry, '+')) {
@@ -113,6 +120,8 @@ Status parsePin(const std::string &text, Constraints &constraints) {
       pin.dims.back().push_back(axis);
     }
   }
+  if (!pin.sizes.empty() && pin.sizes.size() != pin.dims.size())
+    return usage(fmt::format("--pin {}: all dimensions have a size, or none", text));
   constraints.pins.push_back(std::move(pin));
   return Status::ok();
 }

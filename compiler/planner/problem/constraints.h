@@ -1,6 +1,7 @@
 // The part of the split that the person fixed; the search chooses the rest. Presets are constraints of the same search.
 //
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
+//   --pin "*.attn.weight=64:-,192:tp"     by the file's dimensions, where the plan has 64 x 3 x 4 x 16 of them
 //   --mesh-order dp,pp     pipelines side by side: dp outside pp, the other axes where it is best
 //   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
 //                       along the vocabulary (megatron.h)
@@ -30,6 +31,7 @@ struct Pin {
   std::string text;             // as typed
   std::string glob;             // of tensor or parameter names
   std::vector<dist::Axes> dims; // one entry a dimension
+  std::vector<int64_t> sizes;   // of the dimensions, "192:tp"; empty: not told, they are those of the plan
 };
 
 // A border between two pipeline stages: before the first node that matches, or after the last.

@@ -104,6 +104,7 @@ struct NodeExplanation {
   std::string op, rule;           // rule: FactorRule::str()
   std::vector<std::string> nodes; // names; the first stands for all
   std::vector<CandidateCost> candidates;
+  std::vector<int> stages = {}; // of each name, where there are several
 };
 
 // One stage of the pipeline on one of its devices; without pipeline the whole model is one. Seconds of one microbatch,

@@ -1,6 +1,7 @@
 #include "compiler/planner/split/split_candidates.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/names/glob.h"
+#include "compiler/planner/problem/pins.h"
 #include "compiler/policy.h"
 #include <algorithm>
 #include <cmath>
@@ -343,7 +344,8 @@ bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &
     if (!names::matchGlob(pin.glob, tensor.name)) continue;
     layout = whole;
     for (size_t dim = 0; dim < pin.dims.size(); ++dim)
-      if (std::find(pin.dims[dim].begin(), pin.dims[dim].end(), "tp") != pin.dims[dim].end()) layout = Layout(dim);
+      if (std::find(pin.dims[dim].begin(), pin.dims[dim].end(), "tp") != pin.dims[dim].end())
+        layout = Layout(dimensionOf(pin, tensor, dim));
     return true;
   }
   return false;

@@ -1,6 +1,7 @@
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/names/glob.h"
+#include "compiler/planner/problem/pins.h"
 #include "compiler/planner/search/driver/alternatives.h"
 #include "compiler/planner/search/driver/size_text.h"
 #include "compiler/planner/search/driver/what_would_fit.h"
@@ -12,40 +13,6 @@
 
 namespace cleave::planner {
 namespace {
-
-// A pin must name something, have its rank, and put batch axes only where samples are.
-Status checkPins(const Problem &problem, const Constraints &constraints) {
-  if (constraints.pins.empty()) return Status::ok();
-  std::vector<int64_t> batchDims = problem.batchDims();
-  for (const Pin &pin : constraints.pins) {
-    bool matches = false;
-    auto wrong = [&](const std::string &why) {
-      return Status(ErrorKind::Usage, fmt::format("--pin {}: {}", pin.text, why));
-    };
-    for (size_t t = 0; t < problem.tensors.size(); ++t) {
-      const Tensor &tensor = problem.tensors[t];
-      if (!names::matchGlob(pin.glob, tensor.name)) continue;
-      matches = true;
-      if (tensor.dims.size() != pin.dims.size())
-        return wrong(fmt::format(
-            "'{}' has {} dimensions, the pin {}; heads count for themselves where they are split: it is [{}]",
-            tensor.name, tensor.dims.size(), pin.dims.size(), fmt::join(tensor.dims, ", ")));
-      for (size_t dim = 0; dim < pin.dims.size(); ++dim)
-        for (const std::string &axis : pin.dims[dim]) {
-          if (axis == "tp" || batchDims[t] == int64_t(dim)) continue;
-          return wrong(fmt::format("axis '{}' splits samples, and dimension {} of '{}' does not count them{}", axis,
-                                   dim, tensor.name,
-                                   tensor.kind == TensorKind::Parameter ? "; --zero 3 splits parameters over it" : ""));
-        }
-    }
-    if (!matches) {
-      std::vector<std::string> known;
-      for (const Tensor &tensor : problem.tensors) known.push_back(tensor.name);
-      return wrong(fmt::format("no tensor or parameter matches '{}'{}", pin.glob, names::suggestion(pin.glob, known)));
-    }
-  }
-  return Status::ok();
-}
 
 // Ulysses splits attention by its heads; where they do not divide, its queries stay split by their positions.
 void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequence, const SplitModel &model,
@@ -101,7 +68,7 @@ double secondsWithTwiceTheMemory(const SearchCase &asked, const Outcome &outcome
 
 // Checks that the constraints can be asked of this problem.
 Status checkAsked(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints) {
-  CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
+  CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints.pins));
   auto counts = [](int64_t dim) { return dim >= 0; };
   if (constraints.sequenceSplit != SequenceSplit::On || std::ranges::any_of(facts.sequenceDims, counts))
     return Status::ok();
