@@ -62,7 +62,7 @@ Status Executor::open(ExecutorOptions options) {
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
   setThreadsOutnumberCores(busy * processesOnTheseCores() > availableCores());
   if (!options.null && !isForGpus(source, options)) startWatch(options);
-  if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(source.mesh(), options.traceRecords);
+  if (options.trace.recordsPerLane && !options.null) trace = std::make_unique<Trace>(source, options.trace);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
     inputCounts[routine.name()] =

@@ -23,7 +23,7 @@ class Watch;
 struct ExecutorOptions {
   bool null = false;       // devices that execute nothing: static verification
   int threads = 0;         // a device; 0: the plan's, or cores / devices of this host
-  size_t traceRecords = 0; // commands and actions kept for the trace, a lane; 0: no trace
+  TraceOptions trace = {}; // what is kept for writeTrace
   bool debug = false;      // GPUs: waits for every command, so that an error is found where it happens
   bool graphs = true;      // GPUs: routines are captured and launched as one
   // GPUs: a routine that takes longer is stuck. CPUs: so long a rank may keep others waiting without coming further.
@@ -77,7 +77,7 @@ public:
   int threadsPerDevice() const { return threads; }
   std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs
   Status writeTrace(const std::string &path) const;
-  const Trace *recorded() const { return trace.get(); } // null without traceRecords; only between runs
+  const Trace *recorded() const { return trace.get(); } // null without a trace; only between runs
 
 private:
   explicit Executor(const plan::Plan &plan);

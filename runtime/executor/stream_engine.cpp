@@ -153,12 +153,12 @@ Status StreamEngine::runRoutine(Routine &routine, const RankWork &work) {
   CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
   const cuda::Gpu &gpu = devices.front()->gpu();
   // The first time, libraries load what they need, which a capture forbids.
-  bool isTraced = timing && timing->isOpen();
+  bool isTraced = timing && timing->takes(work.step);
   if (isTraced) {
     std::vector<cuda::Stream> streams;
     for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
     CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
-  } else if (options.graphs && routine.runs >= 1 && !routine.graph) {
+  } else if (options.graphs && routine.runs >= 1 && !routine.graph && (!timing || timing->isDone(work.step))) {
     timing.reset();
     CLEAVE_RETURN_IF_ERROR(captureOrGoOn(routine));
   }

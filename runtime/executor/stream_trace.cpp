@@ -80,7 +80,7 @@ Status StreamTrace::endRun() {
     CLEAVE_RETURN_IF_ERROR(since(one.end, record.end));
     TraceLane &lane = laneOf(one.place);
     lane.add(record);
-    full |= lane.records.size() >= lane.limit;
+    full |= lane.isFull();
     if (one.place.lane != computeLane) continue;
     auto open = actions.find(one.place.rank);
     if (open != actions.end() && open->second.action != one.action) close(one.place.rank);

@@ -24,8 +24,9 @@ public:
     int64_t id;
     int lane;
   };
-  // False: the trace is full, nothing more is timed.
-  bool isOpen() const { return !full; }
+  // Is the step, which counts from 0, timed? And are no later ones: it is full, or the last of its steps is over.
+  bool takes(int64_t step) const { return !full && !trace.isBefore(step) && !trace.isAfter(step); }
+  bool isDone(int64_t step) const { return full || trace.isAfter(step); }
   Status beginRun(int64_t step, std::span<const cuda::Stream> streams);
   Status begin(const Place &place, cuda::Stream stream);
   Status end(const Place &place, const plan::Command &command, const plan::Action &action,

@@ -99,7 +99,9 @@ Status PlanTrainer::open() {
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
-                                .traceRecords = options.trace.empty() ? 0u : 100'000u,
+                                .trace = {.recordsPerLane = options.trace.empty() ? 0u : 100'000u,
+                                          .firstStep = options.traceFrom,
+                                          .lastStep = options.traceTo > 0 ? options.traceTo : INT64_MAX},
                                 .debug = options.debug,
                                 .graphs = options.graphs,
                                 .timeoutSeconds = options.stepTimeout,

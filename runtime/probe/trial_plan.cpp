@@ -190,7 +190,7 @@ Result<TrialPlan::Copies> TrialPlan::timeCopies(int threads) {
   constexpr int steps = 8; // the first of which warms up
   ExecutorOptions options;
   options.threads = threads;
-  options.traceRecords =
+  options.trace.recordsPerLane =
       static_cast<size_t>(steps) * static_cast<size_t>(plan.programs(0).fragments(0).commands_size() + 2);
   Result<std::unique_ptr<Executor>> executor = open(options);
   if (!executor) return executor.status();

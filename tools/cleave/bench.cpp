@@ -97,7 +97,7 @@ private:
       if (event.value("ph", "") != "X" || event.value("cat", "") == "action") continue;
       const Json &args = event["args"];
       const int64_t step = args.value("step", int64_t(0));
-      if (step < options.warmup) continue;
+      if (step <= options.warmup) continue;
       ranks.insert(event.value("pid", int64_t(0))), steps.insert(step);
       const double seconds = event.value("dur", 0.0) * 1e-6;
       for (Sum *sum :

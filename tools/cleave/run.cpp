@@ -8,6 +8,7 @@
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
 #include "tools/cleave/stop_signals.h"
+#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -22,7 +23,7 @@ namespace cleave::tool {
 namespace {
 
 struct RunOptions {
-  std::string plan, data;
+  std::string plan, data, traceSteps;
   TrustOptions trust;
   runtime::TrainOptions train;
   int maxRestarts = 0;
@@ -164,7 +165,24 @@ int runAttempts(RunOptions &options) {
   });
 }
 
+// "10:12" or "10"; the message names the flag.
+Status readTraceSteps(const std::string &text, runtime::TrainOptions &train) {
+  const size_t colon = text.find(':');
+  const std::string first = text.substr(0, colon), last = colon == std::string::npos ? first : text.substr(colon + 1);
+  auto read = [](const std::string &digits, int64_t &step) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  if (read(first, train.traceFrom) && read(last, train.traceTo) && train.traceFrom >= 1 &&
+      train.traceTo >= train.traceFrom)
+    return Status::ok();
+  return {ErrorKind::Usage,
+          fmt::format("--trace-steps is A:B, two steps counted from 1 with A <= B, and not '{}'", text)};
+}
+
 int runPlan(RunOptions &options) {
+  if (!options.traceSteps.empty())
+    if (Status steps = readTraceSteps(options.traceSteps, options.train); !steps) return fail(steps);
   const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
   for (auto [flag, given, isMissing] :
        {std::tuple{"--resume", options.train.resume, !hasState},
@@ -217,7 +235,9 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--mirror{1}", train.mirrorEvery,
                     "after every step, or with --mirror=N every N steps, keep the state in two processes' memory: with "
                     "--elastic and --max-restarts the others go on without a disk when one is lost");
-  command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
+  auto *trace = command->add_option("--trace", train.trace, "Chrome/Perfetto trace, of the first steps unless told");
+  command->add_option("--trace-steps", options->traceSteps, "A:B, the first and the last step of the trace")
+      ->needs(trace);
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
   command->add_flag_callback(
       "--no-graphs", [&train] { train.graphs = false; },

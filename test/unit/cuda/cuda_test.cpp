@@ -142,7 +142,7 @@ TEST(Cuda, TracesEveryCommandOfTheFirstSteps) {
   MlpShape shape{.dp = 2};
   FakeGpu gpu;
   plan::Plan plan = gpu.planOf(mlpPlan(shape));
-  std::unique_ptr<Executor> executor = open(plan, {.traceRecords = 1000});
+  std::unique_ptr<Executor> executor = open(plan, {.trace = {.recordsPerLane = 1000}});
   int before = gpu.graphLaunches();
   ASSERT_TRUE(train(*executor, shape, 3).status.isOk());
   EXPECT_EQ(gpu.graphLaunches(), before); // a graph's commands cannot be timed

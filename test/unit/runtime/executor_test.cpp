@@ -119,7 +119,7 @@ TEST(Executor, NullDeviceRunsNothing) {
 TEST(Executor, WritesATrace) {
   MlpShape shape{.dp = 2};
   plan::Plan plan = mlpPlan(shape);
-  std::unique_ptr<Executor> executor = open(plan, {.traceRecords = 100});
+  std::unique_ptr<Executor> executor = open(plan, {.trace = {.recordsPerLane = 100}});
   train(*executor, shape, 2);
   std::string path = testing::TempDir() + "trace.json";
   Status status = executor->writeTrace(path);

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline, testing::ValuesIn(shapes()), [](co
 TEST(PipelineRun, TraceHasTheOrderOfTheSchedule) {
   PipelineShape shape{.ranks = 2, .schedule = "interleaved:2", .microbatches = 4};
   plan::Plan plan = pipelinePlan(shape);
-  std::unique_ptr<Executor> executor = open(plan, {.threads = 1, .traceRecords = 10000});
+  std::unique_ptr<Executor> executor = open(plan, {.threads = 1, .trace = {.recordsPerLane = 10000}});
   train(*executor, shape, 2);
   std::string path = testing::TempDir() + "pipeline_trace.json";
   Status written = executor->writeTrace(path);
