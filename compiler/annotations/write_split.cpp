@@ -77,7 +77,7 @@ private:
   }
 
   void readStages() {
-    for (const planner::NodeExplanation &node : report.nodes)
+    for (const auto &[part, node] : report.nodes)
       for (size_t i = 0; i < node.stages.size(); ++i) stageOfOperation[node.nodes[i]] = node.stages[i];
     for (const planner::Node &node : problem.nodes) // a node's first operation tells its stage
       if (auto stage = stageOfOperation.find(node.name); stage != stageOfOperation.end())
@@ -210,7 +210,7 @@ private:
   void writeResults() {
     const std::unordered_map<std::string, size_t> last = lastOperations(problem);
     std::unordered_map<std::string, const planner::CandidateCost *> splits;
-    for (const planner::NodeExplanation &node : report.nodes)
+    for (const auto &[part, node] : report.nodes)
       for (const planner::CandidateCost &candidate : node.candidates)
         if (candidate.chosen)
           for (const std::string &name : node.nodes) splits[name] = &candidate;

@@ -1,13 +1,10 @@
-// `--explain NODE` and `--diff`.
+// `--explain NODE`.
 #include "compiler/names/glob.h"
 #include "compiler/report/report.h"
-#include "compiler/report/single_changes.h"
-#include "compiler/report/tables.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
 #include <ranges>
 #include <set>
 
@@ -26,36 +23,6 @@ std::string splitText(const planner::CandidateCost &candidate) {
     text += fmt::format("{}partial sums over {} pass through", text.empty() ? "" : ", ",
                         fmt::join(candidate.passesPartial, ","));
   return text.empty() ? "whole on every device" : text;
-}
-
-std::string change(double left, double right) {
-  if (left <= 0) return "";
-  return fmt::format(" ({:+.1f} %)", 100 * (right / left - 1));
-}
-
-void line(std::string &out, const char *what, const std::string &left, const std::string &right,
-          const std::string &note = "") {
-  if (left != right) out += fmt::format("  {:<24} {} -> {}{}\n", what, left, right, note);
-}
-
-// One choice at a time; nothing when only names differ or the reports are older.
-std::string singleChanges(const Report &left, const Report &right) {
-  Result<std::vector<SingleChange>> rows = priceSingleChanges(left, right);
-  if (!rows || rows->size() < 2) return "";
-  std::string out = "each change by itself, all else as before (shardings chosen again)\n";
-  const SingleChange &before = rows->front();
-  size_t width = 40;
-  for (const SingleChange &row : *rows) width = std::max(width, row.what.size());
-  for (const SingleChange &row : *rows) {
-    if (row.stepSeconds <= 0) {
-      out += fmt::format("  {:<{}} {}\n", row.what, width, row.whyNot);
-      continue;
-    }
-    out += fmt::format("  {:<{}} {:>10}{}, {}{}{}\n", row.what, width, formatSeconds(row.stepSeconds),
-                       change(before.stepSeconds, row.stepSeconds), formatBytes(row.memoryBytes),
-                       change(before.memoryBytes, row.memoryBytes), row.whyNot.empty() ? "" : ", " + row.whyNot);
-  }
-  return out;
 }
 
 // "its result, for layers.0/gelu and 1 more", "what tokens makes", "layers.0.up.weight".
@@ -91,7 +58,8 @@ std::string neighbours(const planner::CandidateCost &chosen, const planner::Cand
   return out.empty() ? out : "  the communication with each neighbour, against the next best\n" + out;
 }
 
-// One node's candidates, those of its repetitions together.
+} // namespace
+
 std::string explained(const planner::NodeExplanation &found, const std::string &name) {
   std::string out = fmt::format("{} ({})\n  rule    {}\n", name, found.op, found.rule);
   if (found.nodes.size() > 1)
@@ -132,6 +100,8 @@ std::string explained(const planner::NodeExplanation &found, const std::string &
   return out;
 }
 
+namespace {
+
 // How a parameter lies, and what reads it.
 std::string parameterLine(const ParameterLayout &row) {
   std::string out = fmt::format("{} [{}] (parameter)\n  lies    {}", row.name, fmt::join(row.dims, ","), row.parameter);
@@ -147,7 +117,8 @@ std::string parameterLine(const ParameterLayout &row) {
 // Names like the one that no node and no parameter has.
 Status unknownName(const Report &report, const std::string &name) {
   std::vector<std::string> all, similar;
-  for (const planner::NodeExplanation &node : report.nodes) all.insert(all.end(), node.nodes.begin(), node.nodes.end());
+  for (const ReportedNode &node : report.nodes)
+    all.insert(all.end(), node.choice.nodes.begin(), node.choice.nodes.end());
   const size_t nodes = all.size();
   for (const ParameterLayout &row : report.parameters) all.push_back(row.name);
   for (const std::string &one : all)
@@ -167,9 +138,9 @@ Result<std::string> explain(const Report &report, const std::string &name) {
   // With the first name that fits.
   auto nodesThat = [&](auto fits) {
     std::vector<std::pair<const planner::NodeExplanation *, std::string>> found;
-    for (const planner::NodeExplanation &node : report.nodes)
-      if (auto first = std::ranges::find_if(node.nodes, fits); first != node.nodes.end())
-        found.emplace_back(&node, *first);
+    for (const ReportedNode &node : report.nodes)
+      if (auto first = std::ranges::find_if(node.choice.nodes, fits); first != node.choice.nodes.end())
+        found.emplace_back(&node.choice, *first);
     return found;
   };
   auto found = nodesThat([&](const std::string &one) { return names::matchGlob(name, one); });
@@ -188,88 +159,6 @@ Result<std::string> explain(const Report &report, const std::string &name) {
   if (found.size() > shown)
     out += fmt::format("and {} more that '{}' fits: give a longer name\n", found.size() - shown, name);
   return out;
-}
-
-std::string diff(const Report &left, const Report &right) {
-  std::string out;
-  line(out, "model", left.model, right.model);
-  line(out, "cluster", left.cluster, right.cluster);
-  line(out, "software", left.software, right.software);
-  line(out, "batch", fmt::format("{}", left.batch), fmt::format("{}", right.batch));
-  line(out, "mesh", left.mesh.str(), right.mesh.str());
-  line(out, "zero", zeroText(left), zeroText(right));
-  const std::vector<ZeroChange> zeros = zeroChanges(left, right);
-  for (size_t i = 0; i < std::min(zeros.size(), mostZeroChanges); ++i)
-    line(out, ("zero of " + zeros[i].parameters).c_str(), fmt::format("{}", zeros[i].before),
-         fmt::format("{}", zeros[i].after));
-  if (zeros.size() > mostZeroChanges)
-    out += fmt::format("  and of {} smaller kinds of parameters\n", zeros.size() - mostZeroChanges);
-  line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
-  line(out, "recompute", recomputeText(left), recomputeText(right));
-  line(out, "schedule", left.schedule, right.schedule);
-  line(out, "offload", left.offload, right.offload);
-  const bool isSame = out.empty();
-  std::string what = isSame ? "the split is the same\n" : "what changed\n" + out;
-
-  std::string worth;
-  auto seconds = [&](const char *name, double a, double b) {
-    line(worth, name, formatSeconds(a), formatSeconds(b), change(a, b));
-  };
-  auto bytes = [&](const char *name, double a, double b) {
-    line(worth, name, formatBytes(a), formatBytes(b), change(a, b));
-  };
-  seconds("step time", left.predicted.stepSeconds, right.predicted.stepSeconds);
-  seconds("compute", left.predicted.computeSeconds, right.predicted.computeSeconds);
-  seconds("exposed communication", left.predicted.exposedCommunicationSeconds,
-          right.predicted.exposedCommunicationSeconds);
-  seconds("bubble", left.predicted.bubbleSeconds, right.predicted.bubbleSeconds);
-  seconds("hidden communication", left.predicted.hiddenCommunicationSeconds,
-          right.predicted.hiddenCommunicationSeconds);
-  const planner::MemoryBreakdown &a = left.predicted.memory, &b = right.predicted.memory;
-  bytes("memory", a.total(), b.total());
-  bytes("  parameters", a.parameters, b.parameters);
-  bytes("  gradients", a.gradients, b.gradients);
-  bytes("  optimizer", a.optimizer, b.optimizer);
-  bytes("  activations", a.activations, b.activations);
-  bytes("  workspace", a.workspace, b.workspace);
-  bytes("host memory", a.host, b.host);
-  if (!worth.empty()) what += "what it is worth\n" + worth;
-
-  if (!isSame) what += singleChanges(left, right);
-
-  std::map<std::string, std::pair<double, double>> traffic;
-  for (const auto &row : left.collectives)
-    traffic[fmt::format("{} over {}", row.op, fmt::join(row.axes, ","))].first += row.bytes;
-  for (const auto &row : right.collectives)
-    traffic[fmt::format("{} over {}", row.op, fmt::join(row.axes, ","))].second += row.bytes;
-  std::string moved;
-  for (const auto &[name, sizes] : traffic)
-    line(moved, name.c_str(), formatBytes(sizes.first), formatBytes(sizes.second));
-  if (!moved.empty()) what += "collectives\n" + moved;
-
-  std::map<std::string, std::string> layouts;
-  auto described = [](const ParameterLayout &row) {
-    return row.parameter + (row.state.empty() ? " frozen" : " state " + row.state);
-  };
-  for (const ParameterLayout &row : left.parameters) layouts[row.name] = described(row);
-  std::vector<std::string> changed;
-  for (const ParameterLayout &row : right.parameters) {
-    auto before = layouts.find(row.name);
-    std::string now = described(row);
-    if (before == layouts.end())
-      changed.push_back(fmt::format("  {:<40} new: {}", row.name, now));
-    else if (before->second != now)
-      changed.push_back(fmt::format("  {:<40} {} -> {}", row.name, before->second, now));
-    if (before != layouts.end()) layouts.erase(before);
-  }
-  for (const auto &[name, layout] : layouts) changed.push_back(fmt::format("  {:<40} gone", name));
-  if (!changed.empty()) {
-    size_t shown = std::min<size_t>(changed.size(), 20);
-    what += fmt::format("parameters that lie differently: {}\n{}\n", changed.size(),
-                        fmt::join(changed.begin(), changed.begin() + long(shown), "\n"));
-    if (shown < changed.size()) what += fmt::format("  and {} more\n", changed.size() - shown);
-  }
-  return what;
 }
 
 } // namespace cleave::report

@@ -225,9 +225,15 @@ Report reportOf(const Json &json) {
             entry.value("zero", 0),
             entry.value("readers", std::vector<std::string>())};
   });
-  report.nodes = listOf<planner::NodeExplanation>(json.at("nodes"), [](const Json &entry) -> planner::NodeExplanation {
-    return {entry.at("op"), entry.at("rule"), entry.at("names"),
-            listOf<CandidateCost>(entry.at("candidates"), candidateOf), entry.value("stages", std::vector<int>())};
+  report.tensorCollectives = listOf<planner::TensorCollective>(
+      json.value("tensor_collectives", Json::array()), [](const Json &entry) -> planner::TensorCollective {
+        return {entry.at("tensor"), entry.at("alike"), entry.at("op"),     entry.at("axes"),
+                entry.at("why"),    entry.at("bytes"), entry.at("seconds")};
+      });
+  report.nodes = listOf<ReportedNode>(json.at("nodes"), [](const Json &entry) -> ReportedNode {
+    return {entry.value("part", ""),
+            {entry.at("op"), entry.at("rule"), entry.at("names"),
+             listOf<CandidateCost>(entry.at("candidates"), candidateOf)}};
   });
   report.notes = json.at("notes").get<std::vector<std::string>>();
   report.source = json.value("source", "");
@@ -275,6 +281,7 @@ std::string renderJson(const Report &report) {
       {"stages", Json::array()},
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},
+      {"tensor_collectives", Json::array()},
       {"alternatives", Json::array()},
       {"time", Json::array()},
       {"memory_over_time", Json::array()},
@@ -310,10 +317,23 @@ std::string renderJson(const Report &report) {
                                   {"state", row.state},
                                   {"zero", row.zero},
                                   {"readers", row.readers}});
-  for (const planner::NodeExplanation &node : report.nodes) {
-    Json entry = {{"op", node.op}, {"rule", node.rule}, {"names", node.nodes}, {"candidates", Json::array()}};
-    if (!node.stages.empty()) entry["stages"] = node.stages;
-    for (const CandidateCost &row : node.candidates) entry["candidates"].push_back(candidateJson(row));
+  for (const planner::TensorCollective &row : report.tensorCollectives)
+    json["tensor_collectives"].push_back({{"tensor", row.tensor},
+                                          {"alike", row.alike},
+                                          {"op", row.op},
+                                          {"axes", row.axes},
+                                          {"why", row.why},
+                                          {"bytes", row.bytes},
+                                          {"seconds", row.seconds}});
+  for (const ReportedNode &node : report.nodes) {
+    const planner::NodeExplanation &choice = node.choice;
+    Json entry = {{"part", node.part},
+                  {"op", choice.op},
+                  {"rule", choice.rule},
+                  {"names", choice.nodes},
+                  {"candidates", Json::array()}};
+    if (!choice.stages.empty()) entry["stages"] = choice.stages;
+    for (const CandidateCost &row : choice.candidates) entry["candidates"].push_back(candidateJson(row));
     json["nodes"].push_back(std::move(entry));
   }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

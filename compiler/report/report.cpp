@@ -120,7 +120,14 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
     report.contentionSeconds = parts.contention;
     report.collectives = std::move(parts.collectives);
     report.timeParts = std::move(parts.time);
-    report.nodes = planner::explainAll(*decided);
+    report.tensorCollectives = std::move(parts.tensorCollectives);
+    const std::vector<std::string> partOfNode = planner::partsOfNodes(*decided);
+    std::map<std::string, size_t> indices;
+    for (size_t i = 0; i < problem.nodes.size(); ++i) indices.emplace(problem.nodes[i].name, i);
+    for (planner::NodeExplanation &choice : planner::explainAll(*decided)) {
+      const std::string &part = partOfNode[indices.at(choice.nodes[0])];
+      report.nodes.push_back({part, std::move(choice)});
+    }
     take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
     take(planner::sensitivities(*decided), report.sensitivities, "sensitivity");
   } else

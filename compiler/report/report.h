@@ -35,6 +35,12 @@ struct Stage {
   double forwardSeconds = 0, backwardSeconds = 0, reductionSeconds = 0, updateSeconds = 0;
 };
 
+// An operation with its repetitions in other blocks, and the part of the model that it is in (TimePart::part).
+struct ReportedNode {
+  std::string part;
+  planner::NodeExplanation choice;
+};
+
 struct Report {
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
@@ -56,7 +62,8 @@ struct Report {
   bool collectivesArePlanned = false;
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;
-  std::vector<planner::NodeExplanation> nodes;
+  std::vector<planner::TensorCollective> tensorCollectives; // as the decision implies them
+  std::vector<ReportedNode> nodes;
   std::vector<planner::TimePart> timeParts;
   std::vector<planner::MemoryPoint> memoryOverTime;
   std::vector<planner::Sensitivity> sensitivities;
@@ -78,10 +85,18 @@ std::string renderJson(const Report &report);
 Result<Report> fromJson(const std::string &json);
 // One page that loads nothing from elsewhere.
 std::string renderHtml(const Report &report);
+// Two reports side by side on such a page.
+struct ReportSide {
+  std::string name; // for people: the file
+  const Report &report;
+};
+std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right);
 
 // Candidate splits of one node, their costs, the chosen one and what it saves; of a parameter, how it lies and those of
 // what reads it. An unknown name is an error that lists names like it.
 Result<std::string> explain(const Report &report, const std::string &node);
+// The same of one operation, by one of its names.
+std::string explained(const planner::NodeExplanation &choice, const std::string &name);
 // The differences between two reports, and their worth: each of the right one's choices is also priced by itself, in
 // the left one's place.
 std::string diff(const Report &left, const Report &right);

@@ -44,7 +44,8 @@ int runReport(const ReportOptions &options) {
   } else if (!options.other.empty()) {
     auto other = read(options.other);
     if (!other) return fail(other.status());
-    text = report::diff(*shown, *other);
+    text = options.format == "html" ? report::renderHtmlDiff({options.plan, *shown}, {options.other, *other})
+                                    : report::diff(*shown, *other);
   } else if (options.format == "json") {
     text = report::renderJson(*shown);
   } else if (options.format == "html") {
@@ -67,7 +68,9 @@ void addReport(CLI::App &app, int &status) {
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   auto *explain =
       command->add_option("--explain", options->node, "a node or parameter: its candidate splits and their prices");
-  command->add_option("--diff", options->other, "another plan or estimate: the changes and their worth")
+  command
+      ->add_option("--diff", options->other,
+                   "another plan or estimate: the changes and their worth, as text or as a page")
       ->excludes(explain);
   command
       ->add_option("--trace", options->trace,

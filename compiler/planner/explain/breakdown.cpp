@@ -20,43 +20,13 @@ std::string commonPath(const Problem &problem, int first, int end) {
   return cut == std::string::npos ? "" : prefix.substr(0, cut);
 }
 
-// A name for every node's part; repetitions of a block have one. A recurring part without a weight is no block: halves
-// of a norm that look alike.
-std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats,
-                                      const UnitLayout &layout) {
-  std::vector<std::string> parts(problem.nodes.size());
-  auto between = [&](int begin, int end) {
-    if (begin >= end) return;
-    int largest = begin;
-    for (int i = begin; i < end; ++i)
-      if (problem.nodes[size_t(i)].flops > problem.nodes[size_t(largest)].flops) largest = i;
-    for (int i = begin; i < end; ++i) parts[size_t(i)] = "around " + problem.nodes[size_t(largest)].name;
-  };
-  int at = 0;
-  for (const Repeat &repeat : repeats) {
-    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
-    between(at, repeat.first);
-    std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
-    std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
-    if (name.empty() || last.empty())
-      name = fmt::format("block of {} operations", repeat.period);
-    else if (last != name)
-      name += " .. " + last;
-    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = fmt::format("{} ({} x)", name, repeat.count);
-    at = repeat.end();
-  }
-  between(at, int(problem.nodes.size()));
-  return parts;
-}
-
 // Goes through what a step of all ranks does, one operation, flow and parameter at a time, each with the recomputation
 // of its place.
 class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
       : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
-        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats, *model.layout)),
-        recomputeOfKind(size_t(model.layout->kinds)) {
+        model(decided.model), parts(partsOfNodes(decided)), recomputeOfKind(size_t(model.layout->kinds)) {
     for (size_t u = 0; u < model.layout->units.size(); ++u)
       ++recomputeOfKind[size_t(model.layout->units[u].kind)][decided.plan.recompute[u]];
   }
@@ -359,6 +329,36 @@ private:
 
 } // namespace
 
+// Repetitions of a block have one name. A recurring part without a weight is no block: halves of a norm that look
+// alike.
+std::vector<std::string> partsOfNodes(const DecidedModel &decided) {
+  const Problem &problem = *decided.model.problem;
+  const UnitLayout &layout = *decided.model.layout;
+  std::vector<std::string> parts(problem.nodes.size());
+  auto between = [&](int begin, int end) {
+    if (begin >= end) return;
+    int largest = begin;
+    for (int i = begin; i < end; ++i)
+      if (problem.nodes[size_t(i)].flops > problem.nodes[size_t(largest)].flops) largest = i;
+    for (int i = begin; i < end; ++i) parts[size_t(i)] = "around " + problem.nodes[size_t(largest)].name;
+  };
+  int at = 0;
+  for (const Repeat &repeat : decided.facts->repeats) {
+    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
+    between(at, repeat.first);
+    std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
+    std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
+    if (name.empty() || last.empty())
+      name = fmt::format("block of {} operations from {}", repeat.period, problem.nodes[size_t(repeat.first)].name);
+    else if (last != name)
+      name += " .. " + last;
+    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = fmt::format("{} ({} x)", name, repeat.count);
+    at = repeat.end();
+  }
+  between(at, int(problem.nodes.size()));
+  return parts;
+}
+
 Breakdown breakdown(const DecidedModel &decided) {
   TimeLedger ledger(decided);
   Breakdown result;
@@ -387,6 +387,7 @@ Breakdown breakdown(const DecidedModel &decided) {
   const Setting &setting = decided.model.setting;
   const double ranks = double(setting.pp);
   result.collectives = sums.list(ranks);
+  result.tensorCollectives = sums.byTensor(ranks);
   result.hiddenBehindProducts /= ranks;
   double held = 0; // of all ranks
   for (const StageDecision &stage : stages) held += stage.heldBySends;

@@ -28,6 +28,17 @@ struct CollectiveTotal {
   int64_t tensorsMore = 0;          // that are not named
 };
 
+// One kind of collective that moves a tensor, or its gradient, in a step: on one device, of a pipeline the mean of its
+// ranks, with those of its repetitions in other blocks.
+struct TensorCollective {
+  std::string tensor; // as MovedTensor's name
+  int64_t alike = 1;
+  std::string op;
+  dist::Axes axes;
+  std::string why;
+  double bytes = 0, seconds = 0;
+};
+
 // A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
 // ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
 // the update, with the collectives over gradients and parameters. Together they are the step's compute, its exposed and
@@ -42,7 +53,8 @@ struct TimePart {
 
 struct Breakdown {
   std::vector<TimePart> time;
-  std::vector<CollectiveTotal> collectives; // that the decision implies, what takes longest first
+  std::vector<CollectiveTotal> collectives;        // that the decision implies, what takes longest first
+  std::vector<TensorCollective> tensorCollectives; // the same by tensor
   // Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp,
   // what the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
   double hiddenBehindProducts = 0;
@@ -52,6 +64,9 @@ struct Breakdown {
   double contention = 0;
 };
 Breakdown breakdown(const DecidedModel &decided);
+
+// The part of the model that each node is in: the names of TimePart::part.
+std::vector<std::string> partsOfNodes(const DecidedModel &decided);
 
 // The step's time if one thing of the cluster were twice as good and the decision stayed the same.
 struct Sensitivity {

@@ -40,4 +40,16 @@ std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
   return result;
 }
 
+std::vector<TensorCollective> CollectiveSums::byTensor(double ranks) const {
+  std::vector<TensorCollective> result;
+  for (const auto &[key, sum] : sums)
+    for (const auto &[name, tensor] : sum.tensors) {
+      const double seconds = sum.bytes > 0 ? sum.seconds * tensor.bytes / sum.bytes : 0;
+      const auto &[op, axes, why] = key;
+      result.push_back({name, tensor.alike, op, axes, why, tensor.bytes / ranks, seconds / ranks});
+    }
+  std::ranges::stable_sort(result, {}, &TensorCollective::tensor);
+  return result;
+}
+
 } // namespace cleave::planner

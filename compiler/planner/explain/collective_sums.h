@@ -22,6 +22,8 @@ public:
   void add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
            const std::vector<MovedTensor> &tensors);
   std::vector<CollectiveTotal> list(double ranks) const;
+  // Those of each tensor, by its name; seconds in proportion to bytes.
+  std::vector<TensorCollective> byTensor(double ranks) const;
 
 private:
   struct Sum {

@@ -21,16 +21,21 @@ struct Frame {
 
 class Svg {
 public:
-  explicit Svg(const Frame &frame, const std::string &title) {
-    add("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", frame.width, frame.height, escape(title));
+  // `role`: "img", or "group" of what has links within.
+  explicit Svg(const Frame &frame, const std::string &title, const char *role = "img") : title(title) {
+    add("<svg viewBox=\"0 0 {} {}\" role=\"{}\" aria-label=\"{}\">\n", frame.width, frame.height, role, escape(title));
   }
   template <typename... Arguments> void add(fmt::format_string<Arguments...> format, Arguments &&...arguments) {
     fmt::format_to(std::back_inserter(text), format, std::forward<Arguments>(arguments)...);
   }
-  std::string take() { return std::move(text) + "</svg>\n"; }
+  // In a region that scrolls where the screen is narrow.
+  std::string take() {
+    return fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">{}</svg></div>\n",
+                       escape(title), text);
+  }
 
 private:
-  std::string text;
+  std::string title, text;
 };
 
 // A distance between about `count` ticks of bytes, a power of two.
@@ -155,7 +160,7 @@ std::string alternativesChart(const Report &report) {
   for (const Point &point : points)
     frame.mostY =
         std::max(frame.mostY, 1.05 * std::min(point.bytes, 1.5 * std::max(points[0].bytes, report.deviceMemoryBytes)));
-  Svg svg(frame, "Step time and memory of the alternatives");
+  Svg svg(frame, "Step time and memory of the alternatives", "group");
   addAxes(svg, frame, true);
   addLimit(svg, frame, report.deviceMemoryBytes);
   std::vector<Point> front = points;
@@ -211,20 +216,21 @@ std::string timeline(const Report &report) {
   for (int64_t rank = 0; rank < shownRanks; ++rank) {
     const double y = frame.top + rowHeight * double(rank);
     svg.add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text><rect class=\"idle\" x=\"{:.1f}\" "
-            "y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n",
-            frame.left - 6, y + 15, rank, frame.x(0), y, frame.x(shown) - frame.x(0), rowHeight - 4);
+            "y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n<g transform=\"translate(0,{:.1f})\">",
+            frame.left - 6, y + 15, rank, frame.x(0), y, frame.x(shown) - frame.x(0), rowHeight - 4, y);
     for (size_t cell = 0; cell < schedule.rows[size_t(rank)].size(); ++cell) {
       const planner::ScheduledAction &action = schedule.rows[size_t(rank)][cell];
       const planner::ActionTime &time = simulation.actions[size_t(rank)][cell];
       if (time.start >= shown) continue;
       used[size_t(action.kind)] = true;
       // Microbatches that follow each other differ in their shade.
-      svg.add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"var(--{})\" "
-              "fill-opacity=\"{}\"><title>{}: stage {}, microbatch {}, {} to {}</title></rect>",
-              frame.x(time.start), y, frame.x(std::min(time.end, shown)) - frame.x(time.start), rowHeight - 4,
-              names[size_t(action.kind)], action.microbatch % 2 ? "0.75" : "1", planner::cellText(action), action.stage,
-              action.microbatch, formatSeconds(time.start), formatSeconds(time.end));
+      svg.add("<rect class=\"{}{}\" x=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"><title>{}: stage {}, microbatch {}, "
+              "{} to {}</title></rect>",
+              names[size_t(action.kind)], action.microbatch % 2 ? " odd" : "", frame.x(time.start),
+              frame.x(std::min(time.end, shown)) - frame.x(time.start), rowHeight - 4, planner::cellText(action),
+              action.stage, action.microbatch, formatSeconds(time.start), formatSeconds(time.end));
     }
+    svg.add("</g>\n");
   }
   const double seconds = tickDistance(shown / 6), axis = frame.top + rowHeight * double(shownRanks);
   for (double at = 0; at <= shown * 1.0001; at += seconds)
@@ -238,8 +244,7 @@ std::string timeline(const Report &report) {
                                                                      formatSeconds(simulation.makespan))
                                                        : "";
   return fmt::format("<figure><figcaption>From the stages' mean times, sends left out{}{}</figcaption><ul "
-                     "class=\"legend\">{}</ul><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-                     "aria-label=\"timeline\">{}</div></figure>\n",
+                     "class=\"legend\">{}</ul>{}</figure>\n",
                      part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "",
                      legend, svg.take());
 }

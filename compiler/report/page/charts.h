@@ -26,4 +26,8 @@ std::string alternativesChart(const Report &report);
 // beginning. "" without a pipeline.
 std::string timeline(const Report &report);
 
+// The model's parts, folded, and in each its operations with lines from each to its readers (split_map.h): coloured by
+// the axes that split them, with layouts, collectives and prices behind each. "" where the report has no source.
+std::string mapOfSplit(const Report &report);
+
 } // namespace cleave::report

@@ -1,58 +1,19 @@
-// One page that people send each other: verdict, bars, pictures, and the tables of the text form. Nothing is loaded
-// from elsewhere; the script only sorts, filters and copies.
+// One page that people send each other: verdict, bars, pictures, and the tables of the text form; of one report, or of
+// two side by side.
+#include "compiler/report/diff.h"
 #include "compiler/report/page/charts.h"
+#include "compiler/report/page/document.h"
+#include "compiler/report/split_map.h"
 #include "compiler/report/tables.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
+#include <map>
 
 namespace cleave::report {
 
 namespace {
-
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wc23-extensions"
-constexpr char style[] = {
-#embed "page.css"
-    , 0};
-constexpr char script[] = {
-#embed "page.js"
-    , 0};
-#pragma clang diagnostic pop
-
-// Does the column hold numbers, with or without a unit? They align right.
-bool isNumber(const std::vector<Row> &rows, size_t column) {
-  bool any = false;
-  for (size_t i = 1; i < rows.size(); ++i) {
-    const std::string &cell = column < rows[i].size() ? rows[i][column] : "";
-    if (cell.empty() || cell == "-") continue;
-    if (!std::isdigit(uint8_t(cell[0])) || cell.find_first_of(",[=(") != std::string::npos) return false;
-    any = true;
-  }
-  return any;
-}
-
-// `attributes` of a row by its number from 0.
-std::string table(const std::string &caption, const std::vector<Row> &rows,
-                  const std::function<std::string(size_t)> &attributes = {}) {
-  std::vector<const char *> classes;
-  for (size_t i = 0; i < rows[0].size(); ++i) classes.push_back(isNumber(rows, i) ? " class=\"number\"" : "");
-  std::string out =
-      fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>"
-                  "{0}</caption><thead><tr>",
-                  escape(caption));
-  for (size_t i = 0; i < rows[0].size(); ++i)
-    out += fmt::format("<th scope=\"col\"{}>{}</th>", classes[i], escape(rows[0][i]));
-  out += "</tr></thead>\n<tbody>";
-  for (size_t r = 1; r < rows.size(); ++r) {
-    out += fmt::format("<tr{}>", attributes ? attributes(r - 1) : "");
-    for (size_t i = 0; i < rows[r].size(); ++i)
-      out += fmt::format("<td{}>{}</td>", i < classes.size() ? classes[i] : "", escape(rows[r][i]));
-    out += "</tr>\n";
-  }
-  return out + "</tbody></table></div>\n";
-}
 
 std::vector<Row> collectiveAndTensorRows(const Report &report) {
   std::vector<Row> rows = collectiveRows(report);
@@ -62,11 +23,31 @@ std::vector<Row> collectiveAndTensorRows(const Report &report) {
   return rows;
 }
 
+// Those of repeated blocks that lie alike are one row.
 std::vector<Row> parameterRows(const Report &report) {
+  std::map<std::string, size_t> operations; // by node
+  for (size_t i = 0; i < report.nodes.size(); ++i)
+    for (const std::string &name : report.nodes[i].choice.nodes) operations.emplace(name, i);
+  std::map<std::vector<std::string>, size_t> places;
+  std::vector<std::vector<std::string>> names;
   std::vector<Row> rows = {{"name", "dimensions", "layout", "optimizer state"}};
-  for (const ParameterLayout &one : report.parameters)
-    rows.push_back({one.name, fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter,
-                    one.state.empty() ? "frozen" : one.state});
+  for (const ParameterLayout &one : report.parameters) {
+    const Row cells = {fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter,
+                       one.state.empty() ? "frozen" : one.state};
+    std::vector<std::string> key = cells;
+    for (const std::string &reader : one.readers) {
+      const auto operation = operations.find(reader);
+      key.push_back(operation == operations.end() ? reader : fmt::format("{}", operation->second));
+    }
+    if (one.readers.empty()) key.push_back(one.name);
+    const auto [place, isNew] = places.try_emplace(key, names.size());
+    if (isNew) {
+      names.emplace_back();
+      rows.push_back({"", cells[0], cells[1], cells[2]});
+    }
+    names[place->second].push_back(one.name);
+  }
+  for (size_t i = 0; i < names.size(); ++i) rows[i + 1][0] = foldedNames(names[i]);
   return rows;
 }
 
@@ -99,16 +80,6 @@ std::string flags(const Report &report) {
   return out;
 }
 
-class Page {
-public:
-  void section(const std::string &id, const std::string &title, const std::string &content) {
-    links += fmt::format("<li><a href=\"#{}\">{}</a></li>", id, escape(title));
-    sections += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}</h2>\n{2}</section>\n", id,
-                            escape(title), content);
-  }
-  std::string links, sections;
-};
-
 std::string timeSection(const Report &report) {
   const planner::Predicted &predicted = report.predicted;
   const double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
@@ -137,12 +108,55 @@ std::string memorySection(const Report &report) {
   return out + memoryChart(report);
 }
 
+// What stands below the title: the verdict, the split, and the flags that ask for it.
+std::string headerOf(const Report &report) {
+  std::string out = fmt::format(
+      R"(<p class="verdict">{verdict}</p>
+<p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
+<p class="soft">Flags of this split: <code class="copy">{flags}</code></p>
+)",
+      fmt::arg("verdict", escape(verdict(report))), fmt::arg("devices", report.devices),
+      fmt::arg("mesh", escape(report.mesh.str())), fmt::arg("zero", zeroText(report)),
+      fmt::arg("microbatches", report.microbatches), fmt::arg("recompute", escape(recomputeText(report))),
+      fmt::arg("schedule", escape(report.schedule)),
+      fmt::arg("like", report.like.empty() ? "" : ", like " + escape(report.like)),
+      fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
+      fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
+      fmt::arg("flags", escape(flags(report))));
+  for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
+  return out;
+}
+
+std::string differenceTable(const std::string &caption, const std::vector<Difference> &differences) {
+  if (differences.empty()) return fmt::format("<p>{}: alike in both</p>\n", escape(caption));
+  std::vector<Row> rows = {{"", "left", "right", "change"}};
+  for (const Difference &row : differences)
+    rows.push_back({row.what, row.left.empty() ? "-" : row.left, row.right.empty() ? "-" : row.right, row.change});
+  return table(caption, rows);
+}
+
+std::string smallerZeros(const Differences &found) {
+  return found.smallerZeroChanges == 0
+             ? ""
+             : fmt::format("<p>and zero of {} smaller kinds of parameters</p>\n", found.smallerZeroChanges);
+}
+
+std::string singleTable(const std::vector<SingleChange> &singles) {
+  std::vector<Row> rows = {{"change", "step time", "memory", "why not"}};
+  for (const SingleChange &row : singles) {
+    const bool isPriced = row.stepSeconds > 0;
+    rows.push_back({row.what, isPriced ? formatSeconds(row.stepSeconds) : "-",
+                    isPriced ? formatBytes(row.memoryBytes) : "-", row.whyNot});
+  }
+  return table("In the left one's place, all else as it is there; shardings chosen again", rows);
+}
+
 } // namespace
 
 std::string renderHtml(const Report &report) {
-  const std::string title = escape(fmt::format("{} on {}", report.model, report.cluster));
   const planner::MemoryBreakdown &memory = report.predicted.memory;
-  Page page;
+  Document page(fmt::format("{} on {}", report.model, report.cluster));
+  page.header(headerOf(report));
   page.section("time", "Step time: " + formatSeconds(report.predicted.stepSeconds), timeSection(report));
   page.section("memory",
                fmt::format("Memory: {} of {} a device ({})", formatBytes(memory.total()),
@@ -157,6 +171,7 @@ std::string renderHtml(const Report &report) {
                    table("By kind of operation; Contract: matrix products", timeRows(report, false)));
   page.section("sensitivity", "What better machines would bring",
                table("This split, priced again; with more memory another may be better", sensitivityRows(report)));
+  if (const std::string map = mapOfSplit(report); !map.empty()) page.section("map", "Map of the split", map);
   page.section(
       "collectives", "Collectives",
       table(fmt::format("Of a step on one device ({}{})", report.collectivesArePlanned ? "as planned" : "predicted",
@@ -170,44 +185,45 @@ std::string renderHtml(const Report &report) {
                      return fmt::format(" id=\"alternative-{}\"{}", row,
                                         report.alternatives[row].fits ? "" : " class=\"no\"");
                    }));
-  page.section("parameters", "Parameters",
-               table("For each dimension the mesh axes that split it, {} for none", parameterRows(report)));
-  std::string notes;
-  for (const std::string &note : report.notes) notes += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
-  return fmt::format(R"(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{title}</h1>
-<p class="verdict">{verdict}</p>
-<p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
-<p class="soft">Flags of this split: <code class="copy">{flags}</code></p>
-{notes}</header>
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-<main>
-{sections}</main>
-<script>
-{script}</script>
-</body>
-</html>
-)",
-                     fmt::arg("title", title), fmt::arg("style", style), fmt::arg("verdict", escape(verdict(report))),
-                     fmt::arg("devices", report.devices), fmt::arg("mesh", escape(report.mesh.str())),
-                     fmt::arg("zero", zeroText(report)), fmt::arg("microbatches", report.microbatches),
-                     fmt::arg("recompute", escape(recomputeText(report))),
-                     fmt::arg("schedule", escape(report.schedule)),
-                     fmt::arg("like", report.like.empty() ? "" : ", like " + escape(report.like)),
-                     fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
-                     fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
-                     fmt::arg("flags", escape(flags(report))), fmt::arg("notes", notes), fmt::arg("links", page.links),
-                     fmt::arg("sections", page.sections), fmt::arg("script", script));
+  page.section(
+      "parameters", "Parameters",
+      table("For each dimension the mesh axes that split it, {} for none; {0..11} are repetitions that lie alike",
+            parameterRows(report)));
+  return page.take();
+}
+
+std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
+  const Differences found = differences(left.report, right.report);
+  const ReportSide *sides[] = {&left, &right};
+  Document page(fmt::format("{} beside {}", left.name, right.name));
+  const double a = left.report.predicted.stepSeconds, b = right.report.predicted.stepSeconds;
+  page.header(fmt::format(
+      "<p class=\"verdict\">{}</p>\n",
+      escape(found.isSameSplit() ? "The split is the same."
+             : a == b ? "Both steps take as long."
+                      : fmt::format("{} is faster: {} a step instead of {} ({:.1f} % less).",
+                                    a < b ? left.name : right.name, formatSeconds(std::min(a, b)),
+                                    formatSeconds(std::max(a, b)), 100 * (1 - std::min(a, b) / std::max(a, b))))));
+  auto beside = [&](const std::function<std::string(const Report &)> &content) {
+    std::string columns;
+    for (const ReportSide *side : sides)
+      columns += fmt::format("<div><h3>{}</h3>\n{}</div>", escape(side->name), content(side->report));
+    return "<div class=\"sides\">" + columns + "</div>\n";
+  };
+  page.section("splits", "The splits", beside(headerOf));
+  page.section("changed", "What differs",
+               differenceTable("Split", found.split) + smallerZeros(found) + differenceTable("Worth", found.worth));
+  if (!found.singles.empty()) page.section("singles", "Each change by itself", singleTable(found.singles));
+  page.section("time", "Step time", beside(timeSection));
+  page.section("memory", "Memory", beside(memorySection));
+  if (left.report.stages.size() > 1 || right.report.stages.size() > 1)
+    page.section("pipelines", "Pipelines", beside([](const Report &report) {
+                   const std::string picture = timeline(report);
+                   return picture.empty() ? "<p>no pipeline</p>" : picture;
+                 }));
+  page.section("collectives", "Collectives", differenceTable("Bytes of a step on one device", found.collectives));
+  page.section("parameters", "Parameters", differenceTable("Those that lie differently", found.parameters));
+  return page.take();
 }
 
 } // namespace cleave::report

@@ -71,6 +71,45 @@ for (const table of document.querySelectorAll("table")) {
   addEventListener("hashchange", reveal);
 }
 
+// All names of "layers.{0..11}/up", "MatMul_{7,9,40}", "n_{40..115..15}".
+function unfolded(text) {
+  const braces = /^(.*?)\{(.*)\}(.*)$/.exec(text);
+  if (!braces) return [text];
+  const [, head, inner, tail] = braces;
+  const range = /^(\d+)\.\.(\d+)(?:\.\.(\d+))?$/.exec(inner);
+  let middles = inner.split(",");
+  if (range) {
+    middles = [];
+    for (let i = Number(range[1]); i <= Number(range[2]); i += Number(range[3] ?? 1)) middles.push(i);
+  }
+  return middles.map((middle) => head + middle + tail);
+}
+
+const map = document.getElementById("operations");
+if (map) {
+  const search = document.createElement("input");
+  search.type = "search";
+  search.placeholder = "search by name or axis";
+  search.setAttribute("aria-label", "search operations and parameters by name or axis");
+  map.before(search);
+  for (const summary of map.querySelectorAll(".operation > summary"))
+    summary.title = [...summary.parentElement.querySelectorAll("li")].map((line) => line.textContent).join("\n");
+  const entries = [...map.querySelectorAll(".operation")].map((element) => ({
+    element,
+    text: [...unfolded(element.querySelector(".name").textContent), element.querySelector("summary").textContent,
+      element.querySelector("ul").textContent].join("\n").toLowerCase(),
+  }));
+  search.addEventListener("input", () => {
+    const word = search.value.toLowerCase();
+    for (const { element, text } of entries) element.hidden = !text.includes(word);
+    for (const part of map.children) {
+      part.hidden = !part.querySelector(".operation:not([hidden])");
+      part.open = word !== "" && !part.hidden;
+    }
+  });
+  addEventListener("beforeprint", () => { for (const part of map.children) part.open = true; });
+}
+
 for (const code of document.querySelectorAll("code.copy")) {
   const button = document.createElement("button");
   button.textContent = "copy";

@@ -2,6 +2,7 @@
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include "compiler/report/single_changes.h"
+#include "compiler/report/split_map.h"
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -170,6 +171,47 @@ TEST(Report, HtmlIsOnePageWithEscapedNames) {
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;b &amp; &quot;quotes&quot;"));
   EXPECT_THAT(html, Not(HasSubstr("<script>b")));
   EXPECT_THAT(html, Not(HasSubstr("http")));
+}
+
+TEST(SplitMap, FoldsNamesThatDifferInOnePlace) {
+  EXPECT_EQ(foldedNames({"up"}), "up");
+  EXPECT_EQ(foldedNames({"layers.0.up", "layers.1.up", "layers.2.up"}), "layers.{0..2}.up");
+  EXPECT_EQ(foldedNames({"n_9", "n_10"}), "n_{9,10}");
+  EXPECT_EQ(foldedNames({"n_40", "n_55", "n_70"}), "n_{40..70..15}");
+  EXPECT_EQ(foldedNames({"n_7", "n_9", "n_40"}), "n_{7,9,40}");
+  EXPECT_EQ(foldedNames({"norm", "norm_2"}), "norm{,_2}");
+}
+
+TEST(SplitMap, SaysLayoutsInWords) {
+  auto words = [](const char *text, int64_t sampleDim = -1) {
+    dist::Sharding layout;
+    std::string error;
+    EXPECT_TRUE(dist::Sharding::parse(text, layout, error)) << error;
+    return layoutInWords(layout, sampleDim);
+  };
+  EXPECT_EQ(words("[{},{tp}]"), "columns over tp");
+  EXPECT_EQ(words("[{dp,tp},{}]"), "rows over dp and tp");
+  EXPECT_EQ(words("[{dp},{},{tp}]", 0), "samples over dp, last dimension over tp");
+  EXPECT_EQ(words("[{},{cp},{}] partial(tp)", 0), "dimension 2 of 3 over cp, partial sums over tp");
+  EXPECT_EQ(words("[{}]"), "whole on every device");
+}
+
+TEST(SplitMap, HasLayoutsReadersAndCollectives) {
+  const Report report = made({.mesh = "dp=1,tp=4"});
+  const std::vector<MapPart> parts = splitMap(report);
+  ASSERT_EQ(parts.size(), 1);
+  ASSERT_EQ(parts[0].operations.size(), 2);
+  const MapOperation &matmul = parts[0].operations[0], &total = parts[0].operations[1];
+  EXPECT_EQ(matmul.readers, std::vector<int>{1});
+  EXPECT_FALSE(matmul.readBelow);
+  ASSERT_EQ(matmul.parameters.size(), 1);
+  EXPECT_THAT(matmul.parameters[0].layout, ::testing::StartsWith("256 x 512: "));
+  ASSERT_EQ(total.reads.size(), 1);
+  EXPECT_EQ(total.reads[0].name, "matmul");
+  size_t collectives = matmul.collectives.size() + total.collectives.size();
+  for (const planner::TensorCollective &row : report.tensorCollectives) collectives += row.tensor == "gradients' norm";
+  EXPECT_EQ(collectives, report.tensorCollectives.size());
+  EXPECT_GT(collectives, 0);
 }
 
 TEST(Report, ThePlanReplacesEstimates) {
