@@ -83,8 +83,9 @@ std::string renderText(const Report &report);
 // The keys of docs/reference/report.md; fromJson() gives the same report back.
 std::string renderJson(const Report &report);
 Result<Report> fromJson(const std::string &json);
-// One page that loads nothing from elsewhere.
-std::string renderHtml(const Report &report);
+// One page that loads nothing from elsewhere; with what was measured (measured.h) where that is given.
+struct Measured;
+std::string renderHtml(const Report &report, const Measured *measured = nullptr);
 // Two reports side by side on such a page.
 struct ReportSide {
   std::string name; // for people: the file

@@ -1,4 +1,5 @@
 // cleave report X.plan: the report that was made with the plan, in text, JSON or HTML; --explain, --diff, --trace.
+#include "compiler/report/measured.h"
 #include "compiler/report/predicted_timeline.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
@@ -12,6 +13,7 @@ namespace {
 
 struct ReportOptions {
   std::string plan, other, node, format = "text", output, trace;
+  std::vector<std::string> measured;
 };
 
 Result<report::Report> parse(const std::string &path, const std::string &json) {
@@ -46,6 +48,12 @@ int runReport(const ReportOptions &options) {
     if (!other) return fail(other.status());
     text = options.format == "html" ? report::renderHtmlDiff({options.plan, *shown}, {options.other, *other})
                                     : report::diff(*shown, *other);
+  } else if (!options.measured.empty()) {
+    auto measured = report::readMeasured(*shown, options.measured);
+    if (!measured) return fail(measured.status());
+    text = options.format == "html"   ? report::renderHtml(*shown, &*measured)
+           : options.format == "json" ? report::renderJson(*measured)
+                                      : report::renderText(*measured);
   } else if (options.format == "json") {
     text = report::renderJson(*shown);
   } else if (options.format == "html") {
@@ -68,10 +76,14 @@ void addReport(CLI::App &app, int &status) {
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   auto *explain =
       command->add_option("--explain", options->node, "a node or parameter: its candidate splits and their prices");
+  auto *diff = command->add_option("--diff", options->other,
+                                   "another plan or estimate: the changes and their worth, as text or as a page");
+  diff->excludes(explain);
   command
-      ->add_option("--diff", options->other,
-                   "another plan or estimate: the changes and their worth, as text or as a page")
-      ->excludes(explain);
+      ->add_option("--measured", options->measured,
+                   "files that `run --trace` or `run --metrics` wrote: measured beside predicted")
+      ->excludes(explain)
+      ->excludes(diff);
   command
       ->add_option("--trace", options->trace,
                    "write the predicted step in Chrome's trace format instead: Perfetto shows it beside `run --trace`")

@@ -1,6 +1,7 @@
 // One page that people send each other: verdict, bars, pictures, and the tables of the text form; of one report, or of
 // two side by side.
 #include "compiler/report/diff.h"
+#include "compiler/report/measured.h"
 #include "compiler/report/page/charts.h"
 #include "compiler/report/page/document.h"
 #include "compiler/report/split_map.h"
@@ -127,6 +128,15 @@ std::string headerOf(const Report &report) {
   return out;
 }
 
+std::string measuredSection(const Measured &measured) {
+  return fmt::format("<p>{} Steps {} to {}.</p>\n", escape(verdict(measured)), measured.firstStep, measured.lastStep) +
+         table("A step, measured and predicted", sumRows(measured)) +
+         (measured.layers.empty() ? "" : table("By layer, what is most off first", layerRows(measured))) +
+         (measured.collectives.empty()
+              ? ""
+              : table("By collective, with the wait for other devices", collectiveRows(measured)));
+}
+
 std::string differenceTable(const std::string &caption, const std::vector<Difference> &differences) {
   if (differences.empty()) return fmt::format("<p>{}: alike in both</p>\n", escape(caption));
   std::vector<Row> rows = {{"", "left", "right", "change"}};
@@ -153,11 +163,12 @@ std::string singleTable(const std::vector<SingleChange> &singles) {
 
 } // namespace
 
-std::string renderHtml(const Report &report) {
+std::string renderHtml(const Report &report, const Measured *measured) {
   const planner::MemoryBreakdown &memory = report.predicted.memory;
   Document page(fmt::format("{} on {}", report.model, report.cluster));
   page.header(headerOf(report));
   page.section("time", "Step time: " + formatSeconds(report.predicted.stepSeconds), timeSection(report));
+  if (measured) page.section("measured", "Measured beside predicted", measuredSection(*measured));
   page.section("memory",
                fmt::format("Memory: {} of {} a device ({})", formatBytes(memory.total()),
                            formatBytes(report.deviceMemoryBytes),
