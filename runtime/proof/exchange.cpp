@@ -80,7 +80,7 @@ Tensor Machine::exchanged(Rank &rank, const plan::Collective &collective, int pa
       for (const std::string &axis : collective.axes()) {
         const Index where = coordinate(ranks[static_cast<size_t>(program)], axis);
         if (store.isConstant(where)) continue;
-        over.push_back(store.fresh(mesh.axisSize(axis)));
+        over.push_back(store.fresh(over, mesh.axisSize(axis)));
         by.emplace_back(store.node(where).terms[0].first, store.of(over.back()));
       }
       const Term value = store.reduce(kind, over, store.replace(tensor.value, by));

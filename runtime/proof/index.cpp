@@ -76,6 +76,26 @@ std::vector<Atom> Store::variablesOf(const AtomNode &atom, Atom self) const {
   return node(atom.of).variables;
 }
 
+uint64_t Store::likenessOf(const AtomNode &atom) const {
+  Key key{atom.kind, atom.size};
+  auto add = [&](Index index) {
+    key.push_back(node(index).constant);
+    key.push_back(static_cast<int64_t>(node(index).likeness));
+  };
+  switch (atom.kind) {
+  case AtomNode::Var:
+    if (atom.variable == Variable::Coordinate) key.push_back(atom.number + 1);
+    break;
+  case AtomNode::Row:
+    key.push_back(static_cast<int64_t>(term(atom.term).definition));
+    for (Index argument : term(atom.term).arguments) add(argument);
+    break;
+  default:
+    add(atom.of);
+  }
+  return KeyHash()(key);
+}
+
 Atom Store::intern(const AtomNode &node) {
   Key key{node.kind, static_cast<int64_t>(node.variable), node.number,
           node.size, static_cast<int64_t>(node.of),       static_cast<int64_t>(node.term)};
@@ -97,15 +117,24 @@ Index Store::intern(int64_t constant, const std::map<Atom, int64_t> &sum) {
     made.range = added(made.range, scaled(rangeOf(atom(part)), factor));
     std::vector<Atom> more = variablesOf(atom(part), part);
     made.variables.insert(made.variables.end(), more.begin(), more.end());
+    made.likeness += KeyHash()({factor, static_cast<int64_t>(likenessOf(atom(part)))});
   }
   std::sort(made.variables.begin(), made.variables.end());
   made.variables.erase(std::unique(made.variables.begin(), made.variables.end()), made.variables.end());
+  for (Atom v : made.variables)
+    if (atom(v).variable == Variable::Fresh) made.level = std::max(made.level, atom(v).number + 1);
   indices.push_back(std::move(made));
   return Index{found->second};
 }
 
 Atom Store::variable(Variable kind, int64_t number, int64_t size) {
   return intern(AtomNode{AtomNode::Var, kind, number, size, {}, {}});
+}
+Atom Store::fresh(const std::vector<Atom> &beside, int64_t size) {
+  int64_t number = 0;
+  for (Atom part : beside)
+    if (atom(part).variable == Variable::Fresh) number = std::max(number, atom(part).number + 1);
+  return variable(Variable::Fresh, number, size);
 }
 Index Store::constant(int64_t value) { return intern(value, {}); }
 Index Store::of(Atom part) {

@@ -411,7 +411,7 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
   if (contract.k() > 0) {
     const Tensor lhs = operand(contract.lhs(), contract.m(), contract.k(), contract.lhs_strides());
     const Tensor rhs = operand(contract.rhs(), contract.k(), contract.n(), contract.rhs_strides());
-    const Atom k = store.fresh(contract.k());
+    const Atom k = store.fresh({}, contract.k());
     std::vector<Index> left = operations.dimensions(sizes), right = left;
     left.back() = store.of(k);
     right[right.size() - 2] = store.of(k);

@@ -56,7 +56,7 @@ Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &
   Index element = offset;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 1) continue;
-    over.push_back(store.fresh(sizes[d]));
+    over.push_back(store.fresh(over, sizes[d]));
     back.emplace_back(over.back(), store.dimension(static_cast<int64_t>(d), sizes[d]));
     element = store.add(element, store.scale(store.of(over.back()), strides[d]));
   }
@@ -112,7 +112,7 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
   // The part of v in [first, last), at v.
   auto part = [&](Atom v, int64_t first, int64_t last) {
     std::vector<Atom> others = without(v);
-    const Atom shorter = store.fresh(last - first);
+    const Atom shorter = store.fresh(over, last - first);
     others.push_back(shorter);
     const Index moved = store.replace(element, {{v, store.add(store.of(shorter), store.constant(first))}});
     const Term value = resolve(cells, place, moved, others, pieces + 1);
@@ -158,8 +158,10 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
         continue;
       }
       std::vector<Atom> others = without(v);
-      const Atom q = store.fresh(size / step), r = store.fresh(step);
-      others.insert(others.end(), {q, r});
+      const Atom q = store.fresh(over, size / step);
+      others.push_back(q);
+      const Atom r = store.fresh(others, step);
+      others.push_back(r);
       const Index moved = store.replace(element, {{v, store.add(store.scale(store.of(q), step), store.of(r))}});
       const Term value = resolve(cells, place, moved, others, pieces + 1);
       return store.replace(value, {{q, store.quotient(store.of(v), step)}, {r, store.remainder(store.of(v), step)}});

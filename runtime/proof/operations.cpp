@@ -177,7 +177,7 @@ Tensor Operations::reduction(Reduce kind, const Tensor &x, const std::vector<int
       if (kind != Reduce::Sum) throw Unproved{"a maximum of no elements"};
       return {type.dtype, type.shape, store.number(0)};
     } else {
-      over.push_back(store.fresh(x.shape[d]));
+      over.push_back(store.fresh(over, x.shape[d]));
       index.push_back(store.of(over.back()));
     }
   }
@@ -195,7 +195,7 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
     for (size_t d = 0; d < letters.size(); ++d) {
       auto [found, isNew] = known.try_emplace(letters[d], Index{});
       if (isNew) {
-        over.push_back(store.fresh(shape[d]));
+        over.push_back(store.fresh(over, shape[d]));
         found->second = store.of(over.back());
       }
       index.push_back(found->second);

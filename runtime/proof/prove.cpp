@@ -151,6 +151,14 @@ private:
       proof.differences.push_back(difference);
   }
 
+  // How much two terms are built alike: 0 not at all.
+  int likeness(Term a, Term b) const {
+    if (store.term(a).definition == store.term(b).definition) return 3;
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.kind != right.kind || left.name != right.name) return 0;
+    return left.sizes == right.sizes && left.children.size() == right.children.size() ? 2 : 1;
+  }
+
   // The smallest parts in which two terms differ, as long as they are built alike.
   std::pair<Term, Term> narrowed(Term a, Term b) {
     while (true) {
@@ -158,10 +166,17 @@ private:
       if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return {a, b};
       std::vector<Atom> over, other;
       std::vector<Term> x = store.open(a, &over), y = store.open(b, &other);
-      Replacement by;
-      for (size_t i = 0; i < over.size(); ++i) by.emplace_back(other[i], store.of(over[i]));
+      std::vector<Atom> taken = store.term(a).variables;
+      taken.insert(taken.end(), store.term(b).variables.begin(), store.term(b).variables.end());
+      Replacement byLeft, by;
+      for (size_t i = 0; i < over.size(); ++i) {
+        taken.push_back(store.fresh(taken, store.atom(over[i]).size));
+        byLeft.emplace_back(over[i], store.of(taken.back()));
+        by.emplace_back(other[i], store.of(taken.back()));
+      }
+      for (Term &child : x) child = store.replace(child, byLeft);
       for (Term &child : y) child = store.replace(child, by);
-      const bool isOrdered = left.kind != Kind::Sum && left.kind != Kind::Product;
+      const bool isOrdered = left.kind != Kind::Sum && left.kind != Kind::Product && !Store::isCommutative(left.name);
       if (isOrdered && x.size() != y.size()) return {a, b};
       std::vector<Term> onlyX, onlyY;
       for (size_t i = 0; i < x.size(); ++i)
@@ -169,7 +184,14 @@ private:
       for (size_t i = 0; i < y.size(); ++i)
         if (isOrdered ? x[i] != y[i] : std::find(x.begin(), x.end(), y[i]) == x.end()) onlyY.push_back(y[i]);
       if (onlyX.empty() || onlyX.size() != onlyY.size()) return {a, b};
-      a = onlyX[0], b = onlyY[0];
+      int best = 0;
+      Term nextA{}, nextB{};
+      for (size_t i = 0; i < onlyX.size(); ++i)
+        for (size_t j = isOrdered ? i : 0; j < (isOrdered ? i + 1 : onlyY.size()); ++j)
+          if (const int alike = likeness(onlyX[i], onlyY[j]); alike > best)
+            best = alike, nextA = onlyX[i], nextB = onlyY[j];
+      if (best == 0) return {a, b};
+      a = nextA, b = nextB;
     }
   }
 

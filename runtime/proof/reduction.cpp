@@ -2,7 +2,7 @@
 //
 //   sum over c < 2, k < 8 of x[i, 8 c + k] w[8 c + k, j]      ->  sum over k < 16 of x[i, k] w[k, j]
 //   sum over c < 2 of a[i] (sum over k < 8 of x[8 c + k])     ->  a[i] (sum over k < 16 of x[k])
-//   sum over i < 4 of a[i] (sum over k < 8 of x[i, k])        ->  sum over i < 4, k < 8 of a[i] x[i, k]
+//   sum over i < 4, k < 8 of a[i] x[i, k]                     ->  sum over i < 4 of a[i] (sum over k < 8 of x[i, k])
 //   sum over c < 2 of [0 <= r - 4 c < 4] t[r]                 ->  t[r]                                  0 <= r < 8
 #include "runtime/proof/store.h"
 #include <algorithm>
@@ -50,7 +50,10 @@ bool Store::splitVariables(std::vector<Atom> &over, Term &body) {
     for (Index argument : term(body).arguments) visit(visit, argument);
     const int64_t before = steps.empty() ? 0 : divisionsOf(body, {v});
     for (int64_t step : steps) {
-      const Atom q = fresh(size / step), r = fresh(step);
+      std::vector<Atom> taken = term(body).variables;
+      const Atom q = fresh(taken, size / step);
+      taken.push_back(q);
+      const Atom r = fresh(taken, step);
       const Term other = replace(body, {{v, add(scale(of(q), step), of(r))}});
       if (divisionsOf(other, {q, r}) >= before) continue;
       body = other;
@@ -76,7 +79,7 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
         isNever = isNever || major != minor * size;
       }
       if (!isCandidate || isNever) continue;
-      const Atom both = fresh(atom(a).size * size);
+      const Atom both = fresh(term(body).variables, atom(a).size * size);
       const Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
       if (divisionsOf(other, {both}) > divisionsOf(body, {a, b})) continue;
       body = other;
@@ -118,7 +121,7 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
           return true;
         }
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(f));
-        const Atom shorter = fresh(last - first + 1);
+        const Atom shorter = fresh(term(body).variables, last - first + 1);
         body = replace(product(others), {{v, add(of(shorter), constant(first))}});
         over[i] = shorter;
         return true;
@@ -138,7 +141,29 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
   return false;
 }
 
+// The variables are renamed first, so that the same reduction is made once.
 Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
+  std::vector<Atom> taken;
+  for (Atom v : term(body).variables)
+    if (std::find(over.begin(), over.end(), v) == over.end()) taken.push_back(v);
+  Replacement by;
+  Key key{static_cast<int64_t>(kind)};
+  for (Atom &v : over) {
+    const Atom renamed = fresh(taken, atom(v).size);
+    taken.push_back(renamed);
+    key.push_back(static_cast<int64_t>(renamed));
+    if (renamed != v) by.emplace_back(v, of(renamed));
+    v = renamed;
+  }
+  body = replace(body, by);
+  key.push_back(static_cast<int64_t>(body));
+  if (auto known = reduced.find(key); known != reduced.end()) return known->second;
+  const Term made = reduceRenamed(kind, std::move(over), body);
+  reduced.emplace(std::move(key), made);
+  return made;
+}
+
+Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
   while (true) {
     std::vector<Atom> used;
     double repeated = 1;
@@ -188,14 +213,16 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
         }
         return sum(parts);
       }
-      // A sum within it is a sum of all of it.
-      if (auto inner = std::find_if(within.begin(), within.end(),
-                                    [&](Term factor) {
-                                      return kindOf(factor) == Kind::Reduction &&
-                                             definitionOf(factor).reduce == Reduce::Sum;
+      // A variable that is in one factor alone is summed there.
+      if (auto alone = std::find_if(over.begin(), over.end(),
+                                    [&](Atom v) {
+                                      return std::count_if(within.begin(), within.end(),
+                                                           [&](Term factor) { return dependsOn(factor, v); }) == 1;
                                     });
-          inner != within.end()) {
-        *inner = open(*inner, &over)[0];
+          alone != over.end() && within.size() > 1) {
+        Term &factor = *std::find_if(within.begin(), within.end(), [&](Term t) { return dependsOn(t, *alone); });
+        factor = reduce(kind, {*alone}, factor);
+        over.erase(alone);
         body = product(within);
         continue;
       }

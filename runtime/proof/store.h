@@ -56,6 +56,8 @@ struct IndexNode {
   std::vector<std::pair<Atom, int64_t>> terms; // atoms with their factors, by atom
   Range range;
   std::vector<Atom> variables; // all in it, sorted
+  int64_t level = 0;           // of its latest fresh variable, from 1 on
+  uint64_t likeness = 0;       // the same for indices that differ in the names of variables, or in the constant
 };
 
 inline constexpr int8_t mostFragile = 3;
@@ -91,7 +93,8 @@ public:
 
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
-  Atom fresh(int64_t size) { return variable(Variable::Fresh, nextFresh++, size); }
+  // One that is none of these: of the same names, the same one.
+  Atom fresh(const std::vector<Atom> &beside, int64_t size);
   Index constant(int64_t value);
   Index of(Atom atom);
   // A tensor's index along a dimension; 0 where that has one entry.
@@ -133,6 +136,7 @@ public:
   const DefinitionNode &definitionOf(Term t) const { return definition(term(t).definition); }
   Kind kindOf(Term t) const { return definitionOf(t).kind; }
   bool isNumber(Term t, double value) const { return kindOf(t) == Kind::Number && definitionOf(t).number == value; }
+  static bool isCommutative(const std::string &function);
   bool dependsOn(Term t, Atom variable) const;
   bool dependsOn(Index index, Atom variable) const;
   // The parts of a term's definition, at the term's indices. `over`: the variables of a reduction, now fresh.
@@ -154,6 +158,7 @@ private:
   Index intern(int64_t constant, const std::map<Atom, int64_t> &terms);
   Range rangeOf(const AtomNode &atom) const;
   std::vector<Atom> variablesOf(const AtomNode &atom, Atom self) const;
+  uint64_t likenessOf(const AtomNode &atom) const;
   bool joinQuotients(int64_t &constant, std::map<Atom, int64_t> &terms);
   struct Split; // of an index that is divided
   Split split(Index a, int64_t by);
@@ -166,6 +171,7 @@ private:
   Term rebuild(Term term);
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
   void order(std::vector<Term> &operands) const;
+  bool isBefore(Term a, Term b) const;
   Term compare(const std::string &name, Term a, Term b);
   bool isConcatenation(Term term) const;
   bool useConditions(std::vector<Term> &factors, Term &result);
@@ -175,6 +181,7 @@ private:
   bool asIndex(Term t, Index &index);
 
   // reduction.cpp
+  Term reduceRenamed(Reduce kind, std::vector<Atom> over, Term body);
   Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
                   const std::vector<Index> &at);
   bool removeInside(std::vector<Atom> &over, Term &body);
@@ -188,9 +195,10 @@ private:
   std::vector<DefinitionNode> definitions;
   Ids atomIds, indexIds, termIds, definitionIds;
   std::unordered_map<std::string, int64_t> names;
-  int64_t nextFresh = 0;
-  std::unordered_map<Term, Term> rebuilt; // fragile terms in their form
-  int depth = 0;                          // of replace
+  std::map<std::pair<Term, int>, Term> settledTerms;
+  std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
+  std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form
+  int depth = 0;                                  // of replace
 };
 
 } // namespace cleave::proof

@@ -25,11 +25,11 @@ constexpr size_t mostTerms = 1'500'000;
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
 
-bool isCommutative(const std::string &name) {
+} // namespace
+
+bool Store::isCommutative(const std::string &name) {
   return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
 }
-
-} // namespace
 
 Store::Store() {
   (void)constant(0); // index 0
@@ -106,8 +106,10 @@ std::vector<Term> Store::open(Term t, std::vector<Atom> *over) {
   Replacement by;
   for (size_t i = 0; i < from.arguments.size(); ++i)
     by.emplace_back(variable(Variable::Parameter, static_cast<int64_t>(i), 0), from.arguments[i]);
+  std::vector<Atom> taken = from.variables;
   for (size_t i = 0; i < made.sizes.size(); ++i) {
-    const Atom own = fresh(made.sizes[i]);
+    const Atom own = fresh(taken, made.sizes[i]);
+    taken.push_back(own);
     by.emplace_back(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes[i]), of(own));
     if (over) over->push_back(own);
   }
@@ -152,10 +154,12 @@ Term Store::rebuild(Term same) {
 Term Store::settled(Term t, int levels) {
   const DefinitionNode made = definitionOf(t);
   if (levels == 0 || !made.hasPieces) return t;
+  const std::pair key(t, levels);
+  if (auto known = settledTerms.find(key); known != settledTerms.end()) return known->second;
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
   for (Term &child : children) child = settled(child, levels - 1);
-  return assemble(made, over, std::move(children));
+  return settledTerms[key] = assemble(made, over, std::move(children));
 }
 
 Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
@@ -268,6 +272,14 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       changed = true;
       continue;
     }
+    // low <= x / n < high where n low <= x < n high
+    if (const AtomNode whole = atom(first->first); from.terms.size() == 1 && whole.kind == AtomNode::Quotient) {
+      if (low > -unbounded) low *= whole.size;
+      if (high < unbounded) high *= whole.size;
+      index = whole.of;
+      changed = true;
+      continue;
+    }
     // step * upper + rest, 0 <= rest < step, and bounds that are multiples of the step: upper alone decides
     for (auto [part, factor] : from.terms) {
       const int64_t step = std::abs(factor);
@@ -292,11 +304,20 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
   return intern(intern(DefinitionNode{.kind = Kind::Inside, .low = low, .high = high}), {index});
 }
 
-// Operands whose order means nothing: by what they are, which does not depend on where.
+// The order of what has none: by what it is, then by how it is built. Names of variables come last, so that the same
+// under other names is in the same order; what is free comes before what a reduction runs over.
+bool Store::isBefore(Term a, Term b) const {
+  const TermNode &left = term(a), &right = term(b);
+  if (left.definition != right.definition) return left.definition < right.definition;
+  for (size_t i = 0; i < left.arguments.size(); ++i) {
+    const IndexNode &x = node(left.arguments[i]), &y = node(right.arguments[i]);
+    const auto first = std::tie(x.level, x.likeness, x.terms, x.constant);
+    if (const auto second = std::tie(y.level, y.likeness, y.terms, y.constant); first != second) return first < second;
+  }
+  return false;
+}
 void Store::order(std::vector<Term> &operands) const {
-  std::sort(operands.begin(), operands.end(), [&](Term a, Term b) {
-    return std::pair(term(a).definition, term(a).arguments) < std::pair(term(b).definition, term(b).arguments);
-  });
+  std::sort(operands.begin(), operands.end(), [&](Term a, Term b) { return isBefore(a, b); });
 }
 
 // A comparison of two indices is a condition on their difference.
@@ -374,8 +395,8 @@ bool Store::isConcatenation(Term t) const {
   return true;
 }
 
-// [v = 2] f(v) = [v = 2] f(2), and a condition times a sum of pieces is a sum of pieces. True: `result` is their
-// product.
+// [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), and a condition times a sum of pieces is a sum of
+// pieces. True: `result` is their product.
 bool Store::useConditions(std::vector<Term> &factors, Term &result) {
   bool hasCondition = false;
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -385,10 +406,17 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
     const AtomNode first = atom(index.terms[0].first);
     if (index.terms.size() == 1 && index.terms[0].second == 1 && first.kind == AtomNode::Var && first.size > 0) {
       const int64_t low = std::max<int64_t>(made.low, 0), high = std::min(made.high, first.size);
+      const Atom v = index.terms[0].first;
       bool changed = false;
-      for (size_t j = 0; j < factors.size() && high - low == 1; ++j) {
-        if (i == j || !dependsOn(factors[j], index.terms[0].first)) continue;
-        factors[j] = replace(factors[j], {{index.terms[0].first, constant(low)}});
+      for (size_t j = 0; j < factors.size(); ++j) {
+        if (i == j || !dependsOn(factors[j], v)) continue;
+        const int64_t divisions = divisionsOf(factors[j], {v});
+        if (high - low > 1 && divisions == 0) continue;
+        const Atom within = fresh(term(factors[j]).variables, high - low);
+        const Term moved = replace(factors[j], {{v, add(of(within), constant(low))}});
+        const Term back = replace(moved, {{within, subtract(of(v), constant(low))}});
+        if (high - low > 1 && divisionsOf(back, {v}) >= divisions) continue;
+        factors[j] = back;
         changed = true;
       }
       if (changed) {
@@ -550,8 +578,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
   if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);
   if (rest.size() == 1 && rest[0].first == 1) return rest[0].second;
   std::sort(rest.begin(), rest.end(), [&](const auto &a, const auto &b) {
-    return std::tuple(term(a.second).definition, term(a.second).arguments, a.first) <
-           std::tuple(term(b.second).definition, term(b.second).arguments, b.first);
+    return a.second == b.second ? a.first < b.first : isBefore(a.second, b.second);
   });
   DefinitionNode made{.kind = Kind::Sum};
   std::vector<Term> children;

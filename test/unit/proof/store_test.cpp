@@ -15,7 +15,9 @@ protected:
   Term x(std::vector<Index> at) { return store.leaf("x", std::move(at)); }
   Term w(std::vector<Index> at) { return store.leaf("w", std::move(at)); }
   Term sum(std::vector<Atom> over, Term body) { return store.reduce(Reduce::Sum, std::move(over), body); }
+  Atom fresh(int64_t size) { return store.variable(Variable::Fresh, next++, size); }
   Store store;
+  int64_t next = 0;
 };
 
 TEST_F(Rules, anIndexIsTakenApartAndPutTogether) {
@@ -55,7 +57,7 @@ TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
 
 TEST_F(Rules, partsOfAContractionAddUp) {
   // sum over c of sum over k < 8 of x[i, 8 c + k] w[8 c + k, j] = sum over k < 16
-  const Atom c = coordinate(2), k = store.fresh(8), all = store.fresh(2), whole = store.fresh(16);
+  const Atom c = coordinate(2), k = fresh(8), all = fresh(2), whole = fresh(16);
   const Index at = plus(store.of(c), 8, store.of(k));
   const Term part = sum({k}, store.product({x({dim(0, 4), at}), w({at, dim(1, 4)})}));
   const Term reduced = sum({all}, store.replace(part, {{c, store.of(all)}}));
@@ -64,24 +66,24 @@ TEST_F(Rules, partsOfAContractionAddUp) {
   EXPECT_NE(part, expected);
   EXPECT_NE(store.times(2, reduced), expected);
   // Added twice over an axis on which nothing depends
-  EXPECT_EQ(sum({store.fresh(4)}, expected), store.times(4, expected));
+  EXPECT_EQ(sum({fresh(4)}, expected), store.times(4, expected));
 }
 
 TEST_F(Rules, aFactorMovesOutOfASum) {
-  const Atom k = store.fresh(8);
+  const Atom k = fresh(8);
   EXPECT_EQ(sum({k}, store.product({w({dim(0, 4)}), x({store.of(k)})})),
             store.product({w({dim(0, 4)}), sum({k}, x({store.of(k)}))}));
 }
 
 TEST_F(Rules, aSumOverRowsIsOneOverRowsAndColumns) {
-  const Atom row = store.fresh(32), a = store.fresh(4), b = store.fresh(8);
+  const Atom row = fresh(32), a = fresh(4), b = fresh(8);
   const Term flat = sum({row}, x({store.quotient(store.of(row), 8), store.remainder(store.of(row), 8)}));
   EXPECT_EQ(flat, sum({b, a}, x({store.of(a), store.of(b)})));
   EXPECT_NE(flat, sum({a, b}, x({store.of(b), store.of(a)})));
 }
 
 TEST_F(Rules, maximaAreNotSums) {
-  const Atom k = store.fresh(8), c = store.fresh(2), r = store.fresh(4);
+  const Atom k = fresh(8), c = fresh(2), r = fresh(4);
   const Index at = plus(store.of(c), 4, store.of(r));
   const Term whole = store.reduce(Reduce::Max, {k}, x({store.of(k)}));
   EXPECT_EQ(store.reduce(Reduce::Max, {c}, store.reduce(Reduce::Max, {r}, x({at}))), whole);
@@ -91,7 +93,7 @@ TEST_F(Rules, maximaAreNotSums) {
 
 TEST_F(Rules, aTableCutOverDevicesIsLookedUpOnOne) {
   // sum over c of [0 <= row - 4 c < 4] table[row]
-  const Atom c = store.fresh(2);
+  const Atom c = fresh(2);
   const Index row = store.row(store.leaf("labels", {dim(0, 3)}), 8);
   const Term part = store.product({store.inside(store.subtract(row, store.scale(store.of(c), 4)), 0, 4), x({row})});
   EXPECT_EQ(sum({c}, part), x({row}));
@@ -106,6 +108,45 @@ TEST_F(Rules, conditionsHoldOnPartsOfARange) {
   EXPECT_EQ(
       store.sum(store.product({store.inside(dim(0, 8), 0, 3), a}), store.product({store.inside(dim(0, 8), 3, 8), a})),
       a);
+}
+
+TEST_F(Rules, whatIsInOneFactorAloneIsSummedThere) {
+  const Atom i = fresh(4), k = fresh(8), l = fresh(8);
+  const Term inner = sum({k}, x({store.of(i), store.of(k)}));
+  const Term nested = sum({i}, store.product({w({store.of(i)}), inner}));
+  EXPECT_EQ(sum({l, i}, store.product({w({store.of(i)}), x({store.of(i), store.of(l)})})), nested);
+  EXPECT_NE(sum({l, i}, store.product({w({store.of(l)}), x({store.of(i), store.of(l)})})), nested);
+}
+
+TEST_F(Rules, aConditionLimitsWhatIsDivided) {
+  const Index v = dim(0, 16);
+  EXPECT_EQ(store.inside(store.quotient(v, 8), 0, 1), store.inside(v, 0, 8));
+  const Term lower = store.inside(v, 0, 8), upper = store.inside(v, 8, 16);
+  EXPECT_EQ(store.product({lower, x({store.remainder(v, 8)})}), store.product({lower, x({v})}));
+  EXPECT_EQ(store.product({upper, x({store.remainder(v, 8)})}),
+            store.product({upper, x({store.subtract(v, number(8))})}));
+  EXPECT_NE(store.product({upper, x({store.remainder(v, 8)})}), store.product({upper, x({v})}));
+}
+
+TEST_F(Rules, openingDoesNotCatchFreeVariables) {
+  // sum over k of x[i, k], at i := the variable that its own k would have
+  const Atom i = fresh(8), k = fresh(8);
+  const Term row = sum({k}, x({store.of(i), store.of(k)}));
+  for (const Atom other : {i, k, fresh(8)}) {
+    const Term moved = store.replace(row, {{i, store.of(other)}});
+    std::vector<Atom> over;
+    EXPECT_EQ(store.open(moved, &over)[0], x({store.of(other), store.of(over.at(0))}));
+    EXPECT_NE(over[0], other);
+  }
+}
+
+TEST_F(Rules, theOrderOfFactorsDoesNotDependOnNames) {
+  auto shifted = [&](Atom v) { return store.add(store.of(v), number(8)); };
+  const Atom a = fresh(8), b = fresh(8);
+  const Term first = store.product({x({store.of(a)}), x({shifted(a)})});
+  const Term second = store.product({x({shifted(b)}), x({store.of(b)})});
+  EXPECT_EQ(store.term(first).definition, store.term(second).definition);
+  EXPECT_EQ(sum({a}, first), sum({b}, second));
 }
 
 TEST_F(Rules, definitionsAreTheSameWhereverTheyAreApplied) {
