@@ -8,6 +8,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t memoryProcess = 1'000'000; // beyond the ranks
+
 class ChromeTrace {
 public:
   void process(int64_t id, const std::string &name) {
@@ -23,6 +25,11 @@ public:
                       {"ts", microseconds * begin},
                       {"dur", microseconds * (end - begin)},
                       {"args", std::move(args)}});
+  }
+  void counter(int64_t process, const std::string &name, double at, Json args) {
+    constexpr double microseconds = 1e6;
+    events.push_back(
+        {{"name", name}, {"ph", "C"}, {"pid", process}, {"ts", microseconds * at}, {"args", std::move(args)}});
   }
   std::string text() const { return Json({{"traceEvents", events}}).dump() + "\n"; }
 
@@ -51,6 +58,17 @@ std::optional<PredictedTimeline> predictedTimeline(const Report &report) {
 
 std::string renderTrace(const Report &report) {
   ChromeTrace trace;
+  if (!report.memoryOverTime.empty()) trace.process(memoryProcess, "predicted: memory of the fullest device");
+  double begin = 0; // of the pass
+  for (const planner::MemoryPoint &point : report.memoryOverTime) {
+    trace.counter(memoryProcess, "memory in use", begin,
+                  {{"parameters", point.memory.parameters},
+                   {"optimizer", point.memory.optimizer},
+                   {"gradients", point.memory.gradients},
+                   {"workspace", point.memory.workspace},
+                   {"activations", point.memory.activations}});
+    begin = point.seconds;
+  }
   if (const std::optional<PredictedTimeline> timeline = predictedTimeline(report)) {
     static constexpr const char *kinds[] = {"forward", "backward", "input gradient", "weight gradient"};
     for (int64_t rank = 0; rank < timeline->schedule.ranks; ++rank) {

@@ -14,7 +14,7 @@ struct PredictedTimeline {
 std::optional<PredictedTimeline> predictedTimeline(const Report &report);
 
 // Chrome's trace format (chrome://tracing, Perfetto): a process for each pipeline rank, a slice for each action.
-// Without a pipeline one process: forward, backward, reduction, update.
+// Without a pipeline one process: forward, backward, reduction, update. A counter has the memory over the step.
 std::string renderTrace(const Report &report);
 
 } // namespace cleave::report

@@ -11,6 +11,12 @@ for event in json.load(open(trace))["traceEvents"]:
     if event["ph"] == "X":
         slices[event["pid"]].append(event)
 assert len(slices) == int(processes)
+counters = [event for event in json.load(open(trace))["traceEvents"] if event["ph"] == "C"]
+assert len(counters) == len(report["memory_over_time"]) > 1
+begins = [0] + [point["seconds"] for point in report["memory_over_time"]]  # of the passes
+for event, point, begin in zip(counters, report["memory_over_time"], begins):
+    assert abs(event["ts"] * 1e-6 - begin) <= 1e-9 * begin + 1e-12
+    assert event["args"] == {kind: point[kind] for kind in event["args"]} and len(event["args"]) == 5, event
 for rank, events in slices.items():
     events.sort(key=lambda event: event["ts"])
     for event, after in zip(events, events[1:]):
