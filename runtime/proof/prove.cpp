@@ -153,7 +153,7 @@ private:
 
   // How much two terms are built alike: 0 not at all.
   int likeness(Term a, Term b) const {
-    if (store.term(a).definition == store.term(b).definition) return 3;
+    if (store.term(a).definition == store.term(b).definition) return store.kindOf(a) == Kind::Leaf ? 1 : 3;
     const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
     if (left.kind != right.kind || left.name != right.name) return 0;
     return left.sizes == right.sizes && left.children.size() == right.children.size() ? 2 : 1;

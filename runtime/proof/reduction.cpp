@@ -213,17 +213,29 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
         }
         return sum(parts);
       }
-      // A variable that is in one factor alone is summed there.
-      if (auto alone = std::find_if(over.begin(), over.end(),
-                                    [&](Atom v) {
-                                      return std::count_if(within.begin(), within.end(),
-                                                           [&](Term factor) { return dependsOn(factor, v); }) == 1;
-                                    });
-          alone != over.end() && within.size() > 1) {
-        Term &factor = *std::find_if(within.begin(), within.end(), [&](Term t) { return dependsOn(t, *alone); });
-        factor = reduce(kind, {*alone}, factor);
-        over.erase(alone);
-        body = product(within);
+      // A variable is summed in the factors that it is in, where these are one, or a part of those of another variable.
+      std::vector<std::vector<bool>> isIn(over.size());
+      for (size_t v = 0; v < over.size(); ++v)
+        for (Term factor : within) isIn[v].push_back(dependsOn(factor, over[v]));
+      auto isSummedInside = [&](const std::vector<bool> &own) {
+        const auto count = std::count(own.begin(), own.end(), true);
+        return count < static_cast<std::ptrdiff_t>(own.size()) &&
+               (count == 1 || std::any_of(
+                                  isIn.begin(), isIn.end(),
+                                  [&](const std::vector<bool> &other) {
+                                    for (size_t f = 0; f < own.size(); ++f)
+                                      if (own[f] && !other[f]) return false;
+                                    return own != other;
+                                  }));
+      };
+      if (auto inner = std::find_if(isIn.begin(), isIn.end(), isSummedInside); inner != isIn.end()) {
+        std::vector<Term> inside, rest;
+        for (size_t f = 0; f < within.size(); ++f) ((*inner)[f] ? inside : rest).push_back(within[f]);
+        std::vector<Atom> first, later;
+        for (size_t v = 0; v < over.size(); ++v) (isIn[v] == *inner ? first : later).push_back(over[v]);
+        rest.push_back(reduce(kind, first, product(inside)));
+        over = later;
+        body = product(rest);
         continue;
       }
       // Factors that share no variable, however far around, are sums of their own.
