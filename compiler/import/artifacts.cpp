@@ -17,7 +17,7 @@ namespace {
 constexpr const char *evalFile = "eval_model.onnx", *trainingFile = "training_model.onnx",
                      *optimizerFile = "optimizer_model.onnx", *checkpointFile = "checkpoint",
                      *nominalFile = "nominal_checkpoint";
-// What generate_artifacts calls the buffer that gradients of parameter P are added up in: P and this.
+// generate_artifacts names the buffer of a parameter P's gradients P and this.
 constexpr std::string_view gradientBuffer = "_grad.accumulation.buffer";
 // The inputs that its losses compare with, unless a block of one's own calls them otherwise.
 constexpr const char *usualLabels[] = {"labels", "target"};

@@ -257,7 +257,7 @@ private:
     }
   }
 
-  // What exporters copy and transpose, and seldom compute with.
+  // Operators by which exporters copy and transpose, and seldom compute.
   bool isReadAsMatrix(const std::string &name) const {
     const std::vector<Use> &uses = initializers.at(name).uses;
     return isMatrix(name) && (readByProduct(index, uses) || readByGather(index, uses));
@@ -498,7 +498,7 @@ private:
     return isTorchScript;
   }
 
-  // What a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a parameter.
+  // The value that a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a parameter.
   bool isMaskNumber(const StoredTensor &tensor, const std::vector<Use> &uses) const {
     auto fills = [&](const Use &use) { return opOf(use) == "Where"; };
     return firstNumber(tensor).value_or(0) <= -100 || (!uses.empty() && std::ranges::all_of(uses, fills));
@@ -627,7 +627,7 @@ private:
     return initializers.contains(origin) || isReadAsMatrix(name) || isUnsqueezed;
   }
 
-  // Of a tensor that was computed from parameters, which the file may have no longer.
+  // For a tensor that was computed from parameters, which the file may have no longer.
   void noteComputed(const std::string &computed, bool trains) {
     for (const std::string &origin : statementOf(computed).parameters) {
       const bool isKept = initializers.contains(origin);
@@ -716,7 +716,7 @@ private:
     });
   }
 
-  // What the exporter's computations mean, one line for all parameters that train as something else, one for those that
+  // The meaning of the exporter's computations, one line for all parameters that train as something else, one for those that
   // do not.
   void tellComputed() {
     const std::string advice = "; torch.onnx.export(..., optimize=False) leaves them as they are";

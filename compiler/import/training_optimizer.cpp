@@ -216,7 +216,7 @@ private:
       as.kind = kind;
       return describe(as);
     };
-    // What does not decay is the same to Adam and AdamW.
+    // Adam and AdamW treat a parameter without decay alike.
     if (common && optimizer.kind == OptimizerKind::AdamW && common->kind == OptimizerKind::Adam && !someDecay)
       common->kind = OptimizerKind::AdamW;
     OptimizerKind as = common && common->kind == OptimizerKind::AdamW && decay == 0 ? common->kind : optimizer.kind;

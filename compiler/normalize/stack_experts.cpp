@@ -48,7 +48,7 @@ private:
     return op->getResult(0).hasOneUse() && isSum(*op->getResult(0).getUsers().begin());
   }
 
-  // What is added up, from left to right.
+  // The terms of the sum, from left to right.
   static void collectTerms(Operation *sum, Values &terms) {
     Values stack(llvm::reverse(sum->getOperands()));
     while (!stack.empty()) {

@@ -21,7 +21,7 @@ double medianOf(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// What a row is found by: "" and a part of the model, or the kind of a collective with axes and reason.
+// The key of a row: "" and a part of the model, or the kind of a collective with axes and reason.
 using CollectiveKey = std::tuple<std::string, dist::Axes, std::string>;
 
 CollectiveKey keyOf(const std::string &op, dist::Axes axes, const std::string &why) {

@@ -30,7 +30,7 @@ std::vector<Use> usesOf(const plan::Plan &plan, const plan::Program &program, in
       }
     }
   }
-  // Of one command what it reads comes before what it writes.
+  // The reads of a command come before its writes.
   std::ranges::stable_sort(uses, {}, [](const Use &use) { return std::pair(use.begin, use.isWrite); });
   return uses;
 }

@@ -4,7 +4,7 @@
 //   y = x w  [10, 20 us]     z = relu(y)  [20, 25 us]     ->  +bytes(y) at 10 us, +bytes(z) at 20 us, -bytes(y) at 25
 //   us
 //
-// What is read after the trace ends counts to its last read that the trace has.
+// A value that is read after the trace ends counts to the last read that the trace has.
 #pragma once
 #include "runtime/executor/trace.h"
 

@@ -118,7 +118,7 @@ Value polynomial(Node &n, Value x, ArrayRef<double> coefficients) { // the highe
   for (double c : coefficients.drop_front()) y = n.b.add(n.b.mul(y, x), c);
   return y;
 }
-// Of m >= 0, by the Cephes library's rational function, exact to double precision: up to 0.66 as it is, up to
+// For m >= 0, by the Cephes library's rational function, exact to double precision: up to 0.66 as it is, up to
 // tan(3 pi / 8) as pi/4 + atan((m - 1) / (m + 1)), beyond it as pi/2 + atan(-1 / m). What a range does not use is
 // computed of 1, so that no infinity comes into its derivative.
 Value arcOf(Node &n, Value m) {

@@ -205,7 +205,7 @@ Value reducedInto(Node &n, Value data, Value index, Value updates, int64_t own, 
     result = n.b.mul(old, productAlong(n, factors, 2));
   } else {
     const bool isMax = reduction == "max";
-    // What no update names changes nothing: an infinity, or the row itself.
+    // An element that no update names changes nothing: an infinity, or the row itself.
     Value neutral = isFloatTensor(data) ? n.b.scalar(data, isMax ? -INFINITY : INFINITY) : old;
     Value found = n.b.where(hits, given, neutral);
     result = isMax ? n.b.binary<onnx::MaxOp>(old, n.b.reduceMax(found, {2}, true))

@@ -106,7 +106,7 @@ Value along(Node &n, Value x, int64_t d, const Axis &axis, const std::string &mo
   return n.b.contract(x, matrix, left, {rankOf(x), d}, result);
 }
 
-// What lies outside of the input along d takes extrapolation_value.
+// Elements outside of the input along d take extrapolation_value.
 Value outsideFilled(Node &n, Value x, int64_t d, const Axis &axis) {
   std::vector<double> inside;
   for (int64_t i = 0; i < axis.to; ++i) {

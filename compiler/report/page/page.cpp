@@ -109,7 +109,7 @@ std::string memorySection(const Report &report) {
   return out + memoryChart(report);
 }
 
-// What stands below the title: the verdict, the split, and the flags that ask for it.
+// The lines below the title: the verdict, the split, and the flags that ask for it.
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
       R"(<p class="verdict">{verdict}</p>

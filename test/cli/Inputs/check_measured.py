@@ -47,7 +47,7 @@ for row in measured["layers"]:
     predicted = sum(part["compute_s"] for part in report["time"] if part["part"] == row["name"])
     assert near(row["predicted_s"], predicted), row
 assert near(sum(row["measured_s"] for row in measured["layers"]), sums["compute"]["measured_s"])
-# What the plan lists is what ran: every collective has both figures.
+# The plan lists all that ran: every collective has both figures.
 key = lambda row: (row["op"], tuple(sorted(row["axes"])), row["why"])
 assert {key(row) for row in measured["collectives"]} == {key(row) for row in report["collectives"]} == set(collectives)
 for row in measured["collectives"]:
