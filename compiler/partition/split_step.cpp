@@ -103,7 +103,10 @@ bool StepSplit::isLate(Operation *op) const {
 void StepSplit::placeLate() {
   for (Operation *op : llvm::reverse(late))
     for (Operation *user : op->getUsers())
-      if (auto home = homes.find(user); home != homes.end()) homes[op] = home->second;
+      if (auto home = homes.find(user); home != homes.end()) {
+        const Place place = home->second; // a new entry may move the others
+        homes[op] = place;
+      }
 }
 
 // The second half of a backward pass: what only one persistent tensor's new value needs. Everything that leads to the
