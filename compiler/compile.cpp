@@ -1,6 +1,5 @@
 #include "compiler/compile.h"
 #include "compiler/annotations/annotations.h"
-#include "compiler/annotations/results.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/shared_object.h"
@@ -8,7 +7,6 @@
 #include "compiler/microbatch_inputs.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
-#include "compiler/planner/problem/pins.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/glob.h"
 #include "compiler/schedule/schedule.h"
@@ -57,36 +55,6 @@ Result<CompileRequest> completed(CompileRequest request) {
   return request;
 }
 
-// A result of the file's node is that of the last operation of it; where that has another form the search chooses.
-Status pinResults(const CompileRequest &request, Planned &planned, planner::Constraints &constraints) {
-  if (request.results.empty()) return Status::ok();
-  const planner::Problem &problem = planned.problem;
-  const auto last = annotations::lastOperations(problem);
-  size_t left = 0;
-  for (const annotations::ResultLayout &result : request.results) {
-    auto operation = last.find(result.node);
-    bool isPinned = operation != last.end();
-    if (isPinned) {
-      const planner::Tensor &tensor = problem.tensors[static_cast<size_t>(problem.nodes[operation->second].results[0])];
-      planner::Pin pin{"the annotation of '" + result.node + "'", tensor.name, {}, {}};
-      const auto rank = static_cast<int64_t>(tensor.dims.size());
-      pin.dims.resize(tensor.dims.size());
-      for (const auto &[dim, axes] : result.dims)
-        if (dim >= -rank && dim < rank)
-          pin.dims[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = axes;
-        else
-          isPinned = false;
-      isPinned = isPinned && planner::checkPins(problem, {pin});
-      if (isPinned) constraints.pins.push_back(pin);
-    }
-    left += !isPinned;
-  }
-  if (left > 0)
-    planned.notes.push_back("the annotations of " + std::to_string(left) +
-                            " results are left to the search: the step computes them in another form");
-  return Status::ok();
-}
-
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
@@ -105,7 +73,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
   planned.cluster = planner::usedBy(planned.problem, request.cluster);
-  CLEAVE_RETURN_IF_ERROR(pinResults(request, planned, *constraints));
+  if (std::string left = annotations::pinResults(request.results, planned.problem, *constraints); !left.empty())
+    planned.notes.push_back(left);
   auto decision = planner::solve(planned.problem, planned.cluster, *constraints, request.search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);

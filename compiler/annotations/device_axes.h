@@ -9,6 +9,9 @@
 
 namespace cleave::annotations {
 
+// Axes that divide samples; parameters lie over them for ZeRO's sake alone.
+inline bool isOfSamples(const std::string &axis) { return axis == "dp" || axis == "fsdp"; }
+
 // The part of a dimension that each device has, by the device's number.
 using Parts = std::vector<int64_t>;
 

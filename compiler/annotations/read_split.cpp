@@ -154,32 +154,50 @@ private:
   Status findMesh() {
     for (const ::onnx::StringStringEntryProto &entry : tables.model.proto.metadata_props())
       if (entry.key().starts_with("cleave.")) metadata[entry.key().substr(7)] = entry.value();
-    if (auto named = metadata.find("mesh"); named != metadata.end()) {
-      std::string fault;
-      dist::Mesh whole;
-      if (!dist::Mesh::parse(named->second, whole, fault))
-        return error(fmt::format("metadata cleave.mesh '{}': {}", named->second, fault));
-      if (whole.numDevices() != numDevices)
-        return error(fmt::format("metadata cleave.mesh '{}' has {} devices, the configuration {}", named->second,
-                                 whole.numDevices(), numDevices));
-      fullMesh = whole;
-      for (const dist::MeshAxis &axis : whole.axes)
-        if (axis.name != "pp" || members.empty()) mesh.axes.push_back(axis);
-      return Status::ok();
-    }
-    std::map<int64_t, std::pair<int64_t, bool>> axes; // by stride: size, and whether it divides samples
+    auto named = metadata.find("mesh");
+    return named == metadata.end() ? inferMesh() : takeMesh(named->second);
+  }
+
+  Status takeMesh(const std::string &text) {
+    std::string fault;
+    if (!dist::Mesh::parse(text, fullMesh, fault))
+      return error(fmt::format("metadata cleave.mesh '{}': {}", text, fault));
+    if (fullMesh.numDevices() != numDevices)
+      return error(fmt::format("metadata cleave.mesh '{}' has {} devices, the configuration {}", text,
+                               fullMesh.numDevices(), numDevices));
+    for (const dist::MeshAxis &axis : fullMesh.axes)
+      if (axis.name != "pp" || members.empty()) mesh.axes.push_back(axis);
+    return Status::ok();
+  }
+
+  // An axis of devices, and the tensors that are cut along it.
+  struct CutAxis {
+    int64_t size = 1;
+    bool cutsInputs = false;     // a graph input along its first dimension
+    bool cutsFirstsAlone = true; // nothing but results, along their first dimensions
+    bool dividesSamples = false;
+  };
+
+  std::map<int64_t, CutAxis> cutAxes() const { // by stride
+    std::map<int64_t, CutAxis> axes;
     for (const auto &[node, spec] : specs)
       for (size_t i = 0; i < spec.parts.size(); ++i) {
-        if (spec.parts[i].shards == 1) continue;
-        std::optional<int64_t> stride = strideOf(spec.partsAlong(i, membersOf(node)), spec.parts[i].shards);
+        const ShardedPart &part = spec.parts[i];
+        if (part.shards == 1) continue;
+        std::optional<int64_t> stride = strideOf(spec.partsAlong(i, membersOf(node)), part.shards);
         if (!stride) continue; // several axes, or a fault: pins tell
-        auto &[size, samples] = axes[*stride];
-        size = spec.parts[i].shards;
-        samples |= spec.parts[i].axis == 0 && inputs.count(spec.tensor) != 0;
+        CutAxis &axis = axes[*stride];
+        axis.size = part.shards;
+        axis.cutsInputs |= part.axis == 0 && inputs.count(spec.tensor) != 0;
+        axis.cutsFirstsAlone &= part.axis == 0 && producers.count(spec.tensor) != 0;
       }
-    // Activations that are cut along the first dimension, where no parameter is.
-    if (std::ranges::none_of(axes, [](const auto &axis) { return axis.second.second; }))
-      for (auto &[stride, axis] : axes) axis.second = dividesSamples(stride);
+    const bool tellsInputs = std::ranges::any_of(axes, [](const auto &axis) { return axis.second.cutsInputs; });
+    for (auto &[stride, axis] : axes) axis.dividesSamples = tellsInputs ? axis.cutsInputs : axis.cutsFirstsAlone;
+    return axes;
+  }
+
+  Status inferMesh() {
+    const std::map<int64_t, CutAxis> axes = cutAxes();
     std::set<std::string> taken;
     auto add = [&](const std::string &name, int64_t size) {
       mesh.axes.insert(mesh.axes.begin(), {name, size});
@@ -189,9 +207,9 @@ private:
     bool isSound = true;
     for (const auto &[stride, axis] : axes) {
       if (stride % inner != 0) return error("the axes along which tensors are cut form no mesh");
-      if (stride > inner) isSound &= add(axis.second ? "tp" : "dp", stride / inner);
-      isSound &= add(axis.second ? "dp" : "tp", axis.first);
-      inner = stride * axis.first;
+      if (stride > inner) isSound &= add(axis.dividesSamples ? "tp" : "dp", stride / inner);
+      isSound &= add(axis.dividesSamples ? "dp" : "tp", axis.size);
+      inner = stride * axis.size;
     }
     if (devicesOfStage() % inner != 0) return error("the axes along which tensors are cut form no mesh");
     if (!axes.empty() && devicesOfStage() > inner)
@@ -203,18 +221,6 @@ private:
         fmt::format("tensors are cut along more axes of devices than dp and tp ({}): metadata cleave.mesh names "
                     "others",
                     mesh.str()));
-  }
-
-  bool dividesSamples(int64_t stride) const {
-    bool samples = false;
-    for (const auto &[node, spec] : specs)
-      for (size_t i = 0; i < spec.parts.size(); ++i) {
-        if (spec.parts[i].shards == 1 || strideOf(spec.partsAlong(i, membersOf(node)), spec.parts[i].shards) != stride)
-          continue;
-        if (spec.parts[i].axis != 0 || !producers.count(spec.tensor)) return false;
-        samples = true;
-      }
-    return samples;
   }
 
   Status pinAll() {
@@ -251,8 +257,6 @@ private:
     auto value = tables.parameters.byValue.find(tensor);
     return value == tables.parameters.byValue.end() ? nullptr : &value->second;
   }
-
-  static bool isOfSamples(const std::string &axis) { return axis == "dp" || axis == "fsdp"; }
 
   // The axes of experts, positions and grids follow from the mesh: no pin asks for them.
   static bool canPin(const std::vector<dist::Axes> &all) {

@@ -5,7 +5,6 @@
 #include "compiler/import/whole_model.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
-#include "runtime/plan/plan_file.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
@@ -20,7 +19,6 @@ namespace fs = std::filesystem;
 using import_::Parameter;
 
 constexpr int64_t annotationsIr = 11; // the first IR version with device configurations
-constexpr int64_t fileLimit = (int64_t(2) << 30) - (64 << 20);
 constexpr const char *configuration = "cleave";
 
 class SplitWriter {
@@ -116,11 +114,6 @@ private:
     return devices;
   }
 
-  // Between steps ZeRO cuts parameters by axes of samples: metadata says that, and specs how operations read them.
-  static void dropSampleAxes(dist::Axes &axes) {
-    std::erase_if(axes, [](const std::string &axis) { return axis == "dp" || axis == "fsdp"; });
-  }
-
   Status writeParameters() {
     std::map<std::string, const report::ParameterLayout *> layouts;
     for (const report::ParameterLayout &row : report.parameters) layouts[row.name] = &row;
@@ -137,7 +130,7 @@ private:
         const std::string &name = tables.flat.nodes[use.node].node->input(use.operand);
         const bool isTurned = std::ranges::find(parameter.transposedAliases, name) != parameter.transposedAliases.end();
         std::optional<TensorSpec> spec =
-            specOf(at->second, name, parameter.tensor.shape, row->second->dims, layout, isTurned);
+            specOfParameter(at->second, name, parameter.tensor.shape, row->second->dims, layout, isTurned);
         if (spec) add(at->second, *spec);
       }
     }
@@ -145,9 +138,9 @@ private:
   }
 
   // Normalization gives a parameter more dimensions than the file's: each of the file's is some of these.
-  std::optional<TensorSpec> specOf(int at, const std::string &name, const std::vector<int64_t> &shape,
-                                   const std::vector<int64_t> &dims, const dist::Sharding &layout,
-                                   bool isTurned) const {
+  std::optional<TensorSpec> specOfParameter(int at, const std::string &name, const std::vector<int64_t> &shape,
+                                            const std::vector<int64_t> &dims, const dist::Sharding &layout,
+                                            bool isTurned) const {
     TensorSpec spec{.node = "", .tensor = name, .parts = {}, .devices = {}};
     dist::Axes all;
     size_t next = 0;
@@ -158,7 +151,7 @@ private:
       byAxis.emplace_back(), axesByAxis.emplace_back();
       while (next < dims.size() && (product < shape[axis] || (byAxis.back().empty() && dims[next] == shape[axis]))) {
         dist::Axes axes = next < layout.dims.size() ? layout.dims[next] : dist::Axes{};
-        dropSampleAxes(axes);
+        std::erase_if(axes, isOfSamples); // between steps alone, as metadata says
         byAxis.back().push_back({static_cast<int64_t>(axis), dims[next], mesh.groupSize(axes)});
         axesByAxis.back().push_back(axes);
         product *= dims[next++];
@@ -180,6 +173,19 @@ private:
     return spec;
   }
 
+  // A tensor that has the file's dimensions.
+  TensorSpec specOf(int at, const std::string &name, const std::vector<dist::Axes> &dims) const {
+    TensorSpec spec{.node = "", .tensor = name, .parts = {}, .devices = {}};
+    dist::Axes all;
+    for (size_t dim = 0; dim < dims.size(); ++dim) {
+      if (dims[dim].empty()) continue;
+      spec.parts.push_back({static_cast<int64_t>(dim), 0, mesh.groupSize(dims[dim])});
+      all.insert(all.end(), dims[dim].begin(), dims[dim].end());
+    }
+    spec.devices = devicesOf(at, all);
+    return spec;
+  }
+
   // Samples lie over the axes that the plan's inputs are cut by.
   void writeInputs() {
     std::map<std::string, const plan::InputBinding *> bindings;
@@ -191,17 +197,10 @@ private:
       for (const std::string &name : std::set<std::string>(node.input().begin(), node.input().end())) {
         auto found = bindings.find(name);
         if (found == bindings.end()) continue;
-        TensorSpec spec{.node = "", .tensor = name, .parts = {}, .devices = {}};
-        dist::Axes all;
-        for (int dim = 0; dim < found->second->dims_size(); ++dim) {
-          const auto &axes = found->second->dims(dim).axes();
-          const dist::Axes own(axes.begin(), axes.end());
-          if (own.empty()) continue;
-          spec.parts.push_back({dim, 0, mesh.groupSize(own)});
-          all.insert(all.end(), own.begin(), own.end());
-        }
-        spec.devices = devicesOf(at, all);
-        add(at, spec);
+        std::vector<dist::Axes> dims;
+        for (const plan::DimSharding &dim : found->second->dims())
+          dims.emplace_back(dim.axes().begin(), dim.axes().end());
+        add(at, specOf(at, name, dims));
       }
     }
   }
@@ -228,15 +227,7 @@ private:
         continue;
       const dist::Sharding lies = dist::resultSharding(operation.rule, split->second->split, 0);
       if (!lies.partial.empty() || !split->second->passesPartial.empty()) continue;
-      TensorSpec spec{.node = "", .tensor = node.node->output(0), .parts = {}, .devices = {}};
-      dist::Axes all;
-      for (size_t dim = 0; dim < lies.dims.size(); ++dim) {
-        if (lies.dims[dim].empty()) continue;
-        spec.parts.push_back({static_cast<int64_t>(dim), 0, mesh.groupSize(lies.dims[dim])});
-        all.insert(all.end(), lies.dims[dim].begin(), lies.dims[dim].end());
-      }
-      spec.devices = devicesOf(at, all);
-      add(at, spec);
+      add(at, specOf(at, node.node->output(0), lies.dims));
     }
   }
 
@@ -281,13 +272,11 @@ Status writeSplit(const plan::Plan &plan, const std::string &model, const std::s
   if (folder != fs::path((*tables)->model.folder).lexically_normal()) {
     auto embedded = import_::embedData((*tables)->model, *proto);
     if (!embedded) return embedded.status();
-    if (*embedded > fileLimit)
+    if (*embedded > import_::mostEmbeddedBytes)
       return inputError("the weights do not fit into one ONNX file (2 GiB): write it beside the model, whose files it "
                         "then shares");
   }
-  std::string bytes;
-  if (!proto->SerializeToString(&bytes)) return inputError("the model cannot be serialized");
-  return runtime::writeFileAtomically(bytes, output);
+  return import_::writeWhole(*proto, output);
 }
 
 } // namespace cleave::annotations

@@ -3,7 +3,6 @@
 #include "compiler/import/whole_model.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/plan_file.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <unordered_map>
@@ -17,10 +16,8 @@ using ::onnx::GraphProto;
 using ::onnx::NodeProto;
 using ::onnx::TensorProto;
 
-constexpr int64_t fileLimit = (int64_t(2) << 30) - (64 << 20);
-
 Status checkFits(int64_t bytes) {
-  if (bytes <= fileLimit) return Status::ok();
+  if (bytes <= import_::mostEmbeddedBytes) return Status::ok();
   return inputError("the weights do not fit into one ONNX file (2 GiB): export to .safetensors instead");
 }
 
@@ -200,9 +197,7 @@ Status writeOnnxOf(const TrainedModel &model, const std::string &output) {
   auto embedded = import_::embedData(model.tables().model, *read);
   if (!embedded) return embedded.status();
   CLEAVE_RETURN_IF_ERROR(checkFits(writer.total + *embedded));
-  std::string bytes;
-  if (!read->SerializeToString(&bytes)) return inputError("the model cannot be serialized");
-  return runtime::writeFileAtomically(bytes, output);
+  return import_::writeWhole(*read, output);
 }
 
 } // namespace cleave

@@ -1,5 +1,6 @@
 #include "compiler/import/whole_model.h"
 #include "compiler/import/tensor_store.h"
+#include "runtime/plan/plan_file.h"
 #include <fmt/format.h>
 #include <set>
 
@@ -79,6 +80,12 @@ Result<int64_t> embedData(const ModelFile &model, ::onnx::ModelProto &whole) {
     if (info.has_algorithm()) CLEAVE_RETURN_IF_ERROR(embedder.embed(*info.mutable_algorithm()));
   }
   return embedder.total;
+}
+
+Status writeWhole(const ::onnx::ModelProto &whole, const std::string &output) {
+  std::string bytes;
+  if (!whole.SerializeToString(&bytes)) return inputError("the model cannot be serialized");
+  return runtime::writeFileAtomically(bytes, output);
 }
 
 } // namespace cleave::import_

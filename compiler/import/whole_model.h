@@ -12,4 +12,9 @@ Result<::onnx::ModelProto> readWhole(const ModelFile &model);
 // many bytes. Error: names a file that is missing, or a range outside of it.
 Result<int64_t> embedData(const ModelFile &model, ::onnx::ModelProto &whole);
 
+// Bytes of tensors that one file holds beside its nodes: a message has at most 2 GiB.
+inline constexpr int64_t mostEmbeddedBytes = (int64_t(2) << 30) - (64 << 20);
+// An existing output stays as it was where this fails.
+Status writeWhole(const ::onnx::ModelProto &whole, const std::string &output);
+
 } // namespace cleave::import_
