@@ -2,6 +2,7 @@
 //
 //   import      protobuf -> onnx.node, onnx.param                                compiler/import
 //               InitializeParameters      the recipe's `init`, for graphs without weights
+//               AddAdapters               the recipe's `lora`
 //   normalize   CheckNodes                attributes and operands are what ONNX says they may be
 //               BindDimensions            symbolic dimensions become the recipe's numbers
 //               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
@@ -155,8 +156,10 @@ Status Pipeline::importModel() {
     for (auto note : module.get()->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>())
       noted.push_back(note.str());
   dump("import");
-  return run("initialize",
-             [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });
+  return run("initialize", [&](OpPassManager &passes) {
+    passes.addPass(training::createInitializeParameters(request.recipe));
+    passes.addPass(training::createAddAdapters(request.recipe));
+  });
 }
 
 // Whether the samples of that batch meet nowhere in the model, and reach its outputs one by one (but for a loss that is

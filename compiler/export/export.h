@@ -5,6 +5,8 @@
 //                               or, above shardBytes, out/model-00001-of-00003.safetensors, ... and
 //                               out/model.safetensors.index.json, as Hugging Face has them
 //   request.output = "trained.onnx"   the model it came from, with the trained initializers
+//   request.output = "adapter"        of a training with the recipe's `lora`: a folder as PEFT saves it,
+//                                     adapter_config.json and adapter_model.safetensors
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
@@ -15,13 +17,14 @@ namespace cleave {
 
 struct ExportRequest {
   std::string snapshot;                    // one, or a folder of them (then the newest whole one)
-  std::string output;                      // *.safetensors or *.onnx
+  std::string output;                      // *.safetensors, *.onnx, or a folder for adapters
   std::string model;                       // the .onnx file it was trained from, if it moved; "": where it was
   std::string base;                        // the original checkpoint, a .safetensors file or an index of them; "": none
   std::string stripPrefix;                 // taken from the front of names
   plan::DType dtype = plan::DTYPE_INVALID; // of floats; DTYPE_INVALID: as trained
   int64_t shardBytes = int64_t(5) * 1000000000; // of one safetensors file, its header apart
   bool fileNames = false;                       // the .onnx file's names and shapes instead of PyTorch's
+  bool merge = false;                           // adapters are added to the weights that they stand beside
   bool tiedCopies = true;                       // every name of a tied weight, as load_state_dict(strict=True) wants
 };
 

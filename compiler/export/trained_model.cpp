@@ -1,7 +1,9 @@
 #include "compiler/export/trained_model.h"
+#include "compiler/import/import.h"
 #include "compiler/import/tensor_values.h"
-#include "compiler/recipe/recipe.h"
+#include "compiler/training/adapters.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/plan/master_weights.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
@@ -24,7 +26,8 @@ plan::DType planType(int32_t onnxType) {
   return found == types.end() ? plan::DTYPE_INVALID : found->second;
 }
 
-Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model) {
+Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model,
+                                                         bool merge) {
   auto snapshot = runtime::Snapshot::open(path);
   if (!snapshot) return snapshot.status();
   std::unique_ptr<TrainedModel> trained(new TrainedModel);
@@ -34,25 +37,62 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path
     auto recipe = recipe::parseRecipeText(text, "the snapshot's recipe");
     if (!recipe) return recipe.status();
     options = import_::ImportOptions::of(*recipe);
-    trained->batchNorm = recipe->batchNorm;
+    trained->trainedBy = std::move(*recipe);
   }
-  auto tables = import_::readTables(model.empty() ? trained->manifest().modelPath : model, options);
+  const std::string &file = model.empty() ? trained->manifest().modelPath : model;
+  auto tables = import_::readTables(file, options);
   if (!tables)
     return inputError(tables.status().message() +
                       (model.empty() ? "; --model gives another place of the model that was trained" : ""));
   trained->source = std::move(*tables);
+  if (trained->trainedBy.lora) CLEAVE_RETURN_IF_ERROR(trained->findAdapters(file, options));
   CLEAVE_RETURN_IF_ERROR(trained->place());
+  if (!merge) return trained;
+  for (const TrainedAdapter &adapter : trained->found) {
+    if (adapter.isQuantized)
+      return inputError(
+          fmt::format("'{}' is quantized, and an adapter cannot be added to it: export the adapters alone",
+                      trained->parameter(adapter.parameter).name));
+    trained->merged[adapter.parameter] = &adapter;
+  }
   return trained;
+}
+
+// As the compiler found them, as far as the snapshot has them.
+Status TrainedModel::findAdapters(const std::string &path, const import_::ImportOptions &options) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  std::string faults;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
+    faults += (faults.empty() ? "" : "\n") + diagnostic.str();
+    return mlir::success();
+  });
+  auto module = import_::importModel(context, path, options);
+  if (failed(module)) return inputError(faults);
+  auto adapters = training::findAdapters(**module, trainedBy);
+  if (failed(adapters)) return inputError(faults);
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < source->parameters.parameters.size(); ++i) known[parameter(i).symbol()] = i;
+  for (training::Adapter &one : *adapters)
+    found.push_back({known.at(one.weight.getSymName().str()), one.module, one.a, one.b, one.in, trainedBy.lora->rank,
+                     one.out, one.isInputMajor, one.isQuantized});
+  return Status::ok();
 }
 
 Status TrainedModel::place() {
   std::map<std::string, const import_::Parameter *> known;
   for (const import_::Parameter &one : source->parameters.parameters) known[one.symbol()] = &one;
+  std::map<std::string, std::vector<int64_t>> shapes; // of the adapters
+  for (const TrainedAdapter &one : found) shapes[one.a] = {one.in, one.rank}, shapes[one.b] = {one.rank, one.out};
   for (const auto &[name, tensor] : manifest().tensors) {
     if (tensor.role != plan::Parameter::PARAMETER && tensor.role != plan::Parameter::RUNNING_STATISTIC) continue;
     auto add = [&](const std::string &symbol, int64_t piece, const std::vector<int64_t> &shape) {
-      auto found = known.find(symbol);
-      if (found == known.end() || found->second->tensor.shape != shape)
+      auto weight = known.find(symbol);
+      auto adapter = shapes.find(symbol);
+      // Elements of less than a byte do not train: the model's file has them.
+      if (weight != known.end() && planType(weight->second->tensor.dataType) == plan::DTYPE_INVALID)
+        return Status::ok();
+      if (weight != known.end() ? weight->second->tensor.shape != shape
+                                : adapter == shapes.end() || adapter->second != shape)
         return inputError(fmt::format("{}: has no parameter '{}' [{}], which {} has: it is not the model that was "
                                       "trained; --model names that",
                                       source->model.path, symbol, fmt::join(shape, ", "), snapshot->path()));
@@ -64,6 +104,7 @@ Status TrainedModel::place() {
     for (size_t i = 0; i < tensor.pieces.size(); ++i)
       CLEAVE_RETURN_IF_ERROR(add(tensor.pieces[i].name, int64_t(i), tensor.pieces[i].originalShape));
   }
+  std::erase_if(found, [&](const TrainedAdapter &one) { return !places.contains(one.a) || !places.contains(one.b); });
   return Status::ok();
 }
 
@@ -73,16 +114,20 @@ int64_t TrainedModel::statisticUpdates() const {
     return node.node->op_type() == "BatchNormalization" &&
            (import_::number(*node.node, "training_mode", 0) != 0 || node.node->output_size() >= 3);
   });
-  const bool moves =
-      batchNorm == recipe::BatchNorm::Training || (batchNorm == recipe::BatchNorm::AsExported && isTraining);
+  const bool moves = trainedBy.batchNorm == recipe::BatchNorm::Training ||
+                     (trainedBy.batchNorm == recipe::BatchNorm::AsExported && isTraining);
   return moves ? manifest().step : 0;
 }
 
 plan::DType TrainedModel::dtype(size_t at) const {
-  auto found = places.find(parameter(at).symbol());
-  if (found == places.end()) return planType(parameter(at).tensor.dataType);
-  auto master = manifest().tensors.find(runtime::masterName(found->second.tensor));
-  return master == manifest().tensors.end() ? manifest().tensors.at(found->second.tensor).dtype : master->second.dtype;
+  const std::string symbol = parameter(at).symbol();
+  return places.contains(symbol) ? storedType(symbol) : planType(parameter(at).tensor.dataType);
+}
+
+plan::DType TrainedModel::storedType(const std::string &symbol) const {
+  const std::string &tensor = places.at(symbol).tensor;
+  auto master = manifest().tensors.find(runtime::masterName(tensor));
+  return master == manifest().tensors.end() ? manifest().tensors.at(tensor).dtype : master->second.dtype;
 }
 
 bool TrainedModel::hasBoxes(size_t at) const {
@@ -94,26 +139,66 @@ bool TrainedModel::hasBoxes(size_t at) const {
 
 Status TrainedModel::read(size_t at, const Shard &box, std::span<std::byte> out) const {
   const import_::Parameter &one = parameter(at);
-  auto found = places.find(one.symbol());
-  if (found == places.end()) {
+  if (!isTrained(at)) {
     if (!one.tensor.bytes)
       return inputError(fmt::format("{}: the file with the values of '{}' is missing", source->model.path, one.name));
     return runtime::copyBox(reinterpret_cast<const std::byte *>(one.tensor.bytes), dtype(at), one.tensor.shape, box,
                             out.data(), dtype(at));
   }
-  const Place &place = found->second;
+  CLEAVE_RETURN_IF_ERROR(readStored(one.symbol(), dtype(at), hasBoxes(at) ? box : storedWhole(one.symbol()), out));
+  auto adapter = merged.find(at);
+  return adapter == merged.end() ? Status::ok() : addAdapter(*adapter->second, box, out);
+}
+
+Shard TrainedModel::storedWhole(const std::string &symbol) const {
+  const Place &place = places.at(symbol);
+  std::vector<int64_t> shape(place.shape.begin() + (place.piece >= 0), place.shape.end());
+  return {std::vector<int64_t>(shape.size(), 0), std::move(shape)};
+}
+
+Status TrainedModel::readStored(const std::string &symbol, plan::DType dtype, const Shard &box,
+                                std::span<std::byte> out) const {
+  const Place &place = places.at(symbol);
   const std::string master = runtime::masterName(place.tensor);
-  Shard stored = hasBoxes(at) ? box
-                              : Shard{std::vector<int64_t>(place.shape.size() - (place.piece >= 0), 0),
-                                      {place.shape.begin() + (place.piece >= 0), place.shape.end()}};
+  Shard stored = box;
   if (place.piece >= 0) {
     stored.begin.insert(stored.begin.begin(), place.piece);
     stored.size.insert(stored.size.begin(), 1);
   }
   Status status =
-      snapshot->read(manifest().tensors.contains(master) ? master : place.tensor, dtype(at), place.shape, stored, out);
+      snapshot->read(manifest().tensors.contains(master) ? master : place.tensor, dtype, place.shape, stored, out);
   snapshot->releasePages();
   return status;
+}
+
+Result<std::vector<double>> TrainedModel::readAdapter(const std::string &name) const {
+  const plan::DType type = storedType(name);
+  const Shard box = storedWhole(name);
+  const auto width = static_cast<size_t>(runtime::byteSize(type));
+  std::vector<std::byte> bytes(static_cast<size_t>(runtime::elementCount(box.size)) * width);
+  CLEAVE_RETURN_IF_ERROR(readStored(name, type, box, bytes));
+  std::vector<double> values(bytes.size() / width);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = runtime::loadFloat(type, bytes.data() + i * width);
+  return values;
+}
+
+// weight += alpha / rank A B, where the weight lies as [in, out] or as [out, in].
+Status TrainedModel::addAdapter(const TrainedAdapter &adapter, const Shard &box, std::span<std::byte> out) const {
+  auto a = readAdapter(adapter.a), b = readAdapter(adapter.b);
+  if (!a) return a.status();
+  if (!b) return b.status();
+  const plan::DType type = dtype(adapter.parameter);
+  const double scale = trainedBy.lora->alpha / static_cast<double>(adapter.rank);
+  for (int64_t i = 0; i < box.size[0] * box.size[1]; ++i) {
+    int64_t row = box.begin[0] + i / box.size[1], column = box.begin[1] + i % box.size[1];
+    if (!adapter.isInputMajor) std::swap(row, column);
+    double sum = 0;
+    for (int64_t k = 0; k < adapter.rank; ++k)
+      sum += (*a)[size_t(row * adapter.rank + k)] * (*b)[size_t(k * adapter.out + column)];
+    std::byte *element = out.data() + i * runtime::byteSize(type);
+    runtime::storeFloat(type, runtime::loadFloat(type, element) + scale * sum, element);
+  }
+  return Status::ok();
 }
 
 const std::byte *TrainedModel::initial(size_t at) const {

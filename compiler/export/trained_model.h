@@ -1,18 +1,35 @@
 // A model's parameters with the values of a snapshot: those of the model's file where it has none, as for constants.
 #pragma once
 #include "compiler/import/model_tables.h"
+#include "compiler/recipe/recipe.h"
 #include "runtime/state/snapshot.h"
 
 namespace cleave {
 
+// A low-rank adapter of the snapshot: compiler/training/adapters.h.
+struct TrainedAdapter {
+  size_t parameter = 0; // the weight beside it
+  std::string module;   // PyTorch's
+  std::string a, b;     // tensors of the snapshot, [in, rank] and [rank, out]
+  int64_t in = 0, rank = 0, out = 0;
+  bool isInputMajor = false; // the weight is [in, out] in the model's file
+  bool isQuantized = false;
+};
+
 class TrainedModel {
 public:
-  // `model`: the .onnx file, if it moved. Errors: no whole snapshot, a model whose parameters are not the snapshot's.
-  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model);
+  // `model`: the .onnx file, if it moved. `merge`: weights are read with their adapters. Errors: no whole snapshot, a
+  // model whose parameters are not the snapshot's, adapters to merge into quantized weights.
+  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model,
+                                                    bool merge = false);
 
   const import_::ModelTables &tables() const { return *source; }
   const import_::Parameter &parameter(size_t at) const { return source->parameters.parameters[at]; }
   const runtime::SnapshotManifest &manifest() const { return snapshot->manifest(); }
+  const recipe::Recipe &usedRecipe() const { return trainedBy; }
+  const std::vector<TrainedAdapter> &adapters() const { return found; }
+  // One of an adapter's matrices, whole, as it trained. Dense, in doubles.
+  Result<std::vector<double>> readAdapter(const std::string &name) const;
   // Updates of the running statistics in the snapshot's steps.
   int64_t statisticUpdates() const;
 
@@ -33,11 +50,19 @@ private:
     std::vector<int64_t> shape; // as stored, the pieces' dimension included
   };
   Status place();
+  Status findAdapters(const std::string &path, const import_::ImportOptions &options);
+  Status readStored(const std::string &symbol, plan::DType dtype, const runtime::Shard &box,
+                    std::span<std::byte> out) const;
+  Status addAdapter(const TrainedAdapter &adapter, const runtime::Shard &box, std::span<std::byte> out) const;
+  plan::DType storedType(const std::string &symbol) const;
+  runtime::Shard storedWhole(const std::string &symbol) const;
 
   std::unique_ptr<runtime::Snapshot> snapshot;
   std::unique_ptr<import_::ModelTables> source;
-  recipe::BatchNorm batchNorm = recipe::BatchNorm::AsExported;
-  std::map<std::string, Place> places; // by symbol
+  recipe::Recipe trainedBy;
+  std::vector<TrainedAdapter> found;
+  std::map<size_t, const TrainedAdapter *> merged; // by parameter
+  std::map<std::string, Place> places;             // by symbol
 };
 
 // The plan's type of an ONNX element type; DTYPE_INVALID: none.

@@ -1,5 +1,6 @@
 #include "compiler/import/graph_builder.h"
 #include "compiler/import/attributes.h"
+#include "compiler/import/stated_reads.h"
 #include "compiler/import/types.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,7 +19,7 @@ public:
   GraphBuilder(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
                TensorStore &store)
       : module(module), context(*module.getContext()), builder(&context), model(model), flat(flat), table(table),
-        store(store) {}
+        store(store), consumers(flat) {}
 
   Status build() {
     collectTypes(model.proto.graph());
@@ -44,8 +45,14 @@ private:
 
   void addParam(const Parameter &parameter, const std::vector<std::string> &keys) {
     std::vector<std::string> nodes;
-    for (const Use &use : parameter.uses)
-      if (nodes.empty() || nodes.back() != flat.nodes[use.node].name) nodes.push_back(flat.nodes[use.node].name);
+    auto addNode = [&](size_t node) {
+      if (nodes.empty() || nodes.back() != flat.nodes[node].name) nodes.push_back(flat.nodes[node].name);
+    };
+    for (const Use &use : parameter.uses) {
+      addNode(use.node);
+      if (flat.nodes[use.node].node->op_type() == "DequantizeLinear")
+        addNode(consumers.applying(use.node, use.operand).first);
+    }
     const StoredTensor &tensor = parameter.tensor;
     RankedTensorType type = storageType(context, tensor);
     OperationState state(named(parameter.name), onnx::ParamOp::getOperationName());
@@ -291,6 +298,7 @@ private:
   const FlatGraph &flat;
   const ParameterTable &table;
   TensorStore &store;
+  const Consumers consumers;
   std::map<std::string, Type> types;
   std::vector<std::map<std::string, Value>> scopes;
   std::vector<Value> stored; // by parameter: its read or constant

@@ -36,6 +36,7 @@ bool isConfiguration(const std::string &op, int operand) {
                                                              {"Range", {0, 1, 2}},
                                                              {"QuantizeLinear", {1}},
                                                              {"DequantizeLinear", {1}},
+                                                             {"MatMulNBits", {2, 3}},
                                                              {"RoiAlign", {1}},
                                                              {"CastLike", {1}},
                                                              {"EyeLike", {0}},
@@ -60,6 +61,11 @@ bool isWeightOperand(const std::string &op, int operand) {
                                                              {"GRU", {1, 2, 3}}};
   auto found = table.find(op);
   return found != table.end() && found->second.count(operand) > 0;
+}
+
+// Operands whose integers stand for a weight's real numbers.
+bool isQuantizedOperand(const std::string &op, int operand) {
+  return (op == "DequantizeLinear" && operand == 0) || (op == "MatMulNBits" && operand == 1);
 }
 
 // Operators whose result does not change with small changes of their operands: what only they read cannot train.
@@ -413,6 +419,10 @@ private:
       parameter.why = std::move(why);
     };
     auto configuration = [&](const Use &use) { return isConfiguration(opOf(use), use.operand); };
+    const int64_t frozenLimit = options.keepsFrozen ? -1 : frozenConstantLimit;
+    if (!tensor.isFloat() &&
+        std::ranges::any_of(uses, [&](const Use &use) { return isQuantizedOperand(opOf(use), use.operand); }))
+      return constantUpTo(frozenLimit, "quantized: its integers do not train");
     if (!tensor.isFloat()) return constantUpTo(integerConstantLimit, "integers do not train");
     if (uses.empty() && !direct.count(names.name)) return constantUpTo(frozenConstantLimit, "only its shape is used");
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), configuration))
@@ -451,7 +461,7 @@ private:
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
-    if (!named && !isAnyTrained) return constantUpTo(frozenConstantLimit, "not named by `trainable`");
+    if (!named && !isAnyTrained) return constantUpTo(frozenLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
   }
@@ -498,7 +508,8 @@ private:
     return isTorchScript;
   }
 
-  // The value that a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a parameter.
+  // The value that a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a
+  // parameter.
   bool isMaskNumber(const StoredTensor &tensor, const std::vector<Use> &uses) const {
     auto fills = [&](const Use &use) { return opOf(use) == "Where"; };
     return firstNumber(tensor).value_or(0) <= -100 || (!uses.empty() && std::ranges::all_of(uses, fills));
@@ -716,8 +727,8 @@ private:
     });
   }
 
-  // The meaning of the exporter's computations, one line for all parameters that train as something else, one for those that
-  // do not.
+  // The meaning of the exporter's computations, one line for all parameters that train as something else, one for those
+  // that do not.
   void tellComputed() {
     const std::string advice = "; torch.onnx.export(..., optimize=False) leaves them as they are";
     std::vector<std::string> told;
@@ -770,7 +781,8 @@ private:
 } // namespace
 
 ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
-  ImportOptions options{.trainable = recipe.trainable, .ties = recipe.ties, .loss = {}};
+  ImportOptions options{
+      .trainable = recipe.trainable, .ties = recipe.ties, .loss = {}, .keepsFrozen = recipe.lora.has_value()};
   if (recipe.loss.kind == recipe::LossKind::Output) options.loss = recipe.loss.output;
   return options;
 }

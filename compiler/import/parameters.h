@@ -20,6 +20,7 @@ struct ImportOptions {
   std::vector<std::string> trainable = {"*"}; // globs over initializer names and the names of nodes that use them
   recipe::Ties ties = recipe::Ties::Auto;
   std::optional<std::string> loss = {}; // the output that is the loss: training_info may be what computes it
+  bool keepsFrozen = false;             // weights that the recipe freezes are parameters, however small
 
   static ImportOptions of(const recipe::Recipe &recipe);
 };

@@ -4,6 +4,7 @@
 #include "compiler/import/state_dict.h"
 #include "compiler/import/stated_reads.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/names/module_scope.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,22 +14,7 @@ namespace {
 
 using Path = std::vector<std::string>;
 
-Path splitAt(const std::string &text, char separator) {
-  Path parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-// "encoder", "layers.0", "linear1" of "/encoder/layers.0/linear1/MatMul".
-Path scopeOf(const FlatNode &node) {
-  Path scope = splitAt(node.name, '/');
-  if (!scope.empty()) scope.pop_back();
-  return scope;
-}
+Path scopeOf(const FlatNode &node) { return names::scopeOf(node.name); }
 
 // Full names of modules by scope. A scope has only the last name of each module ("layers.0") and leaves out those that
 // are never called: what a parameter with a name is read by tells the whole of it.
@@ -55,16 +41,14 @@ public:
   }
 
 private:
-  // "net", "net.0" is "net.0": the children of a Sequential have its name in front. "norm_1" is norm's second call.
+  // "norm_1" is norm's second call.
   std::string joinedOf(const Path &scope) const {
     std::string joined, last;
     for (std::string part : scope) {
       const size_t call = part.rfind('_');
       const bool isNumbered = call != std::string::npos && call + 1 < part.size() &&
                               part.find_first_not_of("0123456789", call + 1) == std::string::npos;
-      const std::string parent = part.starts_with(last + ".") && !last.empty()
-                                     ? joined.substr(0, joined.size() - last.size())
-                                     : joined + (joined.empty() ? "" : ".");
+      const std::string parent = names::moduleAround(joined, last, part);
       if (isNumbered && !isKnown(parent + part) && isKnown(parent + part.substr(0, call))) part.resize(call);
       joined = parent + part;
       last = part;
@@ -154,7 +138,7 @@ private:
   // Tensors without a name, or that the module of another one reads too.
   void claimByModule(size_t i) {
     const Parameter &parameter = table.parameters[i];
-    if (parameter.role == Role::Constant) return;
+    if (parameter.role == Role::Constant || !parameter.tensor.isFloat()) return; // quantized: PyTorch has the numbers
     for (const Use &use : parameter.uses) {
       const ::onnx::NodeProto &node = nodeOf(use);
       const std::string &value = node.input(use.operand), &op = node.op_type();

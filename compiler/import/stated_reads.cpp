@@ -33,9 +33,9 @@ const std::vector<size_t> *argumentsOf(const std::string &target) {
 
 bool isBatchNorm(const std::string &target) { return target.find("batch_norm") != std::string::npos; }
 
-bool changesShapeOnly(const std::string &op) {
+bool keepsNumbers(const std::string &op) {
   static const std::set<std::string> names = {"Transpose", "Cast",    "Identity", "Unsqueeze",
-                                              "Squeeze",   "Reshape", "Expand"};
+                                              "Squeeze",   "Reshape", "Expand",   "DequantizeLinear"};
   return names.contains(op);
 }
 
@@ -71,7 +71,7 @@ std::optional<size_t> Consumers::only(const std::string &value) const {
 std::pair<size_t, int> Consumers::applying(size_t node, int operand) const {
   for (int step = 0; step < 8; ++step) {
     const ::onnx::NodeProto &proto = *flat.nodes[node].node;
-    if (!changesShapeOnly(proto.op_type()) || proto.output_size() == 0) break;
+    if (!keepsNumbers(proto.op_type()) || proto.output_size() == 0) break;
     auto next = readers.find(proto.output(0));
     if (next == readers.end()) break;
     const auto &inputs = flat.nodes[next->second.front()].node->input();

@@ -21,7 +21,7 @@ class Consumers {
 public:
   explicit Consumers(const FlatGraph &flat);
   // The node that computes with what (node, operand) reads, and the operand there: past nodes that only change its
-  // shape.
+  // shape or how its numbers are stored.
   std::pair<size_t, int> applying(size_t node, int operand) const;
   // The only node that reads this value; none where there are others.
   std::optional<size_t> only(const std::string &value) const;

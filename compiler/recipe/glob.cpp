@@ -115,6 +115,9 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen_rows"), "frozen_rows", frozen.match, known));
   for (const InitRule &rule : recipe.init.rules)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("init.rules"), "init.rules", rule.match, known));
+  if (recipe.lora)
+    for (const std::string &glob : recipe.lora->match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("lora.match"), "lora.match", glob, known));
   return Status::ok();
 }
 

@@ -147,6 +147,17 @@ void readDropout(MapReader &recipe, Dropout &dropout) {
   recipe.number("dropout", dropout.rate, {.least = 0, .below = 1});
 }
 
+void readLora(MapReader reader, Lora &lora) {
+  reader.texts("match", lora.match);
+  if (lora.match.empty())
+    reader.fail("match", "'lora' needs 'match', globs over the weights that get adapters, such as [\"*q_proj*\"]");
+  reader.integer("rank", lora.rank, {.least = 1});
+  lora.alpha = static_cast<double>(lora.rank);
+  reader.number("alpha", lora.alpha, {.above = 0});
+  reader.number("dropout", lora.dropout, {.least = 0, .below = 1});
+  reader.finish();
+}
+
 // Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there.
 std::string absolutePath(const std::string &path, const std::string &recipeFile) {
   if (path.empty() || fs::path(path).is_absolute()) return path;
@@ -219,6 +230,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   reader.word("ties", recipe.ties);
   readDropout(reader, recipe.dropout);
   readInit(source, reader, recipe.init);
+  if (reader.has("lora")) readLora(reader.map("lora"), recipe.lora.emplace());
   int64_t seed = 0;
   reader.integer("seed", seed, {.least = 0});
   recipe.seed = static_cast<uint64_t>(seed);

@@ -107,6 +107,14 @@ struct Init {
   std::vector<InitRule> rules;
 };
 
+// Low-rank adapters beside products: y = x W becomes y + alpha / rank (dropout(x) A) B, and only A and B train.
+struct Lora {
+  std::vector<std::string> match; // globs over weights
+  int64_t rank = 8;
+  double alpha = 8;
+  double dropout = 0;
+};
+
 // Rows of a parameter (entries of its first dimension) whose gradient is 0.
 struct FrozenRows {
   std::string match; // glob
@@ -162,6 +170,7 @@ struct Recipe {
   Ties ties = Ties::Auto;
   Dropout dropout;
   Init init;
+  std::optional<Lora> lora;
   uint64_t seed = 0;
   std::optional<Data> data; // absent: `cleave run` asks for --data
   std::optional<Eval> eval;

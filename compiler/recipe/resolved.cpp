@@ -155,6 +155,11 @@ std::string Recipe::resolved() const {
   else
     to.word("dropout", dropout.kind == Dropout::Kind::Off ? "off" : "as_exported");
   to.map("init", [&] { writeInit(to, init); });
+  if (lora)
+    to.map("lora", [&] {
+      to.texts("match", lora->match).integer("rank", lora->rank);
+      to.number("alpha", lora->alpha).number("dropout", lora->dropout);
+    });
   to.integer("seed", static_cast<int64_t>(seed));
   if (data) to.map("data", [&] { writeData(to, *data); });
   if (eval) to.map("eval", [&] { writeEval(to, *eval); });

@@ -65,7 +65,10 @@ public:
       [[noreturn]] (const std::string &key, const std::string &given, const std::vector<std::string> &known);
   MapReader map(const std::string &key);
 
-  std::string where(const std::string &key) { return source.where(dotted(key), node(key)); }
+  // The line of the key, or of its map where it is left out.
+  std::string where(const std::string &key) {
+    return source.where(dotted(key), has(key) || path.empty() ? node(key) : self);
+  }
   std::string dotted(const std::string &key) const { return path.empty() ? key : path + "." + key; }
   [[noreturn]] void fail(const std::string &key, const std::string &message);
 

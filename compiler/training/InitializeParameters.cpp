@@ -5,12 +5,12 @@
 //
 //   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
 //   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
+#include "compiler/training/initial_values.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/xxhash.h"
 #include <cmath>
 
 using namespace mlir;
@@ -79,41 +79,18 @@ private:
 
   LogicalResult applyRule(onnx::ParamOp param, const recipe::InitRule &rule) {
     const std::string &kind = rule.kind;
-    if (kind == "zeros") return fill(param, 0);
-    if (kind == "ones") return fill(param, 1);
-    if (kind == "constant") return fill(param, rule.value);
-    if (kind == "normal") return draw(param, "normal", rule.mean, rule.std, 0, 0);
-    if (kind == "uniform") return draw(param, "uniform", 0, 0, rule.low, rule.high);
+    if (kind == "zeros") return fill(param, 0), success();
+    if (kind == "ones") return fill(param, 1), success();
+    if (kind == "constant") return fill(param, rule.value), success();
+    if (kind == "normal") return drawNormal(param, rule.mean, rule.std), success();
+    if (kind == "uniform") return drawUniform(param, rule.low, rule.high), success();
     FailureOr<Fans> fans = fansOf(param, rule);
     if (failed(fans)) return failure();
     double scale = kind == "xavier_uniform" || kind == "xavier_normal" ? 2 / (fans->in + fans->out) : 1 / fans->in;
     double deviation = rule.gain * std::sqrt(scale), bound = rule.gain * std::sqrt(3 * scale);
-    if (kind == "xavier_normal" || kind == "kaiming_normal") return draw(param, "normal", 0, deviation, 0, 0);
-    if (kind == "xavier_uniform" || kind == "kaiming_uniform") return draw(param, "uniform", 0, 0, -bound, bound);
+    if (kind == "xavier_normal" || kind == "kaiming_normal") return drawNormal(param, 0, deviation), success();
+    if (kind == "xavier_uniform" || kind == "kaiming_uniform") return drawUniform(param, -bound, bound), success();
     return param.emitError() << "unknown init kind '" << kind << "'";
-  }
-
-  void forgetFile(onnx::ParamOp param) {
-    param.removePathAttr();
-    param.removeOffsetAttr();
-    param.removeLengthAttr();
-    param.removeFileTypeAttr();
-  }
-  LogicalResult fill(onnx::ParamOp param, double value) {
-    forgetFile(param);
-    param.setFillAttr(Builder(&getContext()).getF64FloatAttr(value));
-    return success();
-  }
-  LogicalResult draw(onnx::ParamOp param, StringRef kind, double mean, double std, double low, double high) {
-    forgetFile(param);
-    Builder b(&getContext());
-    // Depends on the name alone, so that another parameter more does not change this one.
-    auto stream = static_cast<int64_t>(llvm::xxh3_64bits(param.getSymName()) >> 1);
-    param.setInitAttr(b.getDictionaryAttr(
-        {b.getNamedAttr("kind", b.getStringAttr(kind)), b.getNamedAttr("mean", b.getF64FloatAttr(mean)),
-         b.getNamedAttr("std", b.getF64FloatAttr(std)), b.getNamedAttr("low", b.getF64FloatAttr(low)),
-         b.getNamedAttr("high", b.getF64FloatAttr(high)), b.getNamedAttr("stream", b.getI64IntegerAttr(stream))}));
-    return success();
   }
 };
 

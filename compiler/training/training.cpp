@@ -24,6 +24,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
 
 // Each is defined beside its pass.
 void registerInitializeParameters();
+void registerAddAdapters();
 void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
@@ -49,6 +50,7 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
 
 void registerTrainingPasses() {
   registerInitializeParameters();
+  registerAddAdapters();
   registerAttachLoss();
   registerBuildEvaluate();
   registerBuildBackward();

@@ -49,8 +49,9 @@ struct TrainingOptions {
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);
 
-// Before the normalize phase, on the imported module: the recipe's `init`.
+// Before the normalize phase, on the imported module: the recipe's `init` and `lora`.
 std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createAddAdapters(const recipe::Recipe &recipe);
 
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options = {});
 std::unique_ptr<mlir::Pass> createBuildEvaluate();

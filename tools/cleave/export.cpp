@@ -1,5 +1,5 @@
-// cleave export SNAPSHOT -o model.onnx|model.safetensors: trained weights back into the ecosystem. cleave export
-// --annotate X.plan -o split.onnx: the model with the plan's split in ONNX's own terms.
+// cleave export SNAPSHOT -o model.onnx|model.safetensors|FOLDER: trained weights back into the ecosystem. cleave
+// export --annotate X.plan -o split.onnx: the model with the plan's split in ONNX's own terms.
 #include "compiler/export/export.h"
 #include "compiler/annotations/annotations.h"
 #include "runtime/plan/plan_file.h"
@@ -37,7 +37,9 @@ void addExport(CLI::App &app, int &status) {
   auto options = std::make_shared<Options>();
   ExportRequest &request = options->request;
   command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)");
-  command->add_option("-o,--output", request.output, "model.onnx or model.safetensors")->required();
+  command->add_option("-o,--output", request.output, "model.onnx, model.safetensors, or a folder for adapters")
+      ->required();
+  command->add_flag("--merge", request.merge, "add adapters to the weights that they stand beside");
   command->add_option("--model", request.model, "the .onnx file it was trained from, if it moved");
   command->add_option("--annotate", options->plan,
                       "a plan: write its model with its split as ONNX's device annotations, instead of a snapshot");

@@ -1,4 +1,5 @@
 // Dropout and random numbers, from the counter-based generator: see normalize.h.
+#include "compiler/normalize/adapter_dropout.h"
 #include "compiler/normalize/node.h"
 #include <numbers>
 
@@ -9,7 +10,7 @@ namespace {
 // The ratio of a dropout that is active; 0: it is the identity. Before opset 12 the operator is the identity unless the
 // recipe sets a ratio.
 double ratioOf(Node &n) {
-  if (n.state.options.dropout) return *n.state.options.dropout;
+  if (n.state.options.dropout && !n.op->hasAttr(adapterDropoutName)) return *n.state.options.dropout;
   if (n.version() < 12 || !n.has(2) || n.constantReal(2) == 0) return 0;
   return n.has(1) ? n.constantReal(1) : 0.5;
 }

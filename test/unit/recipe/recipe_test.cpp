@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <tuple>
 
 namespace cleave::recipe {
 namespace {
@@ -78,7 +79,8 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
         withLoss(
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
             "zeros}]}\n"
-            "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n")}) {
+            "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n"),
+        withLoss("lora: {match: ['*q_proj*', v], rank: 4, alpha: 2.5, dropout: 0.05}")}) {
     Recipe recipe = parsed(text);
     Recipe again = parsed(recipe.resolved());
     EXPECT_EQ(again.resolved(), recipe.resolved());
@@ -87,7 +89,16 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
     EXPECT_EQ(again.optimizer.beta2, recipe.optimizer.beta2);
     EXPECT_EQ(again.init.rules.size(), recipe.init.rules.size());
     EXPECT_EQ(again.dropout.rate, recipe.dropout.rate);
+    ASSERT_EQ(again.lora.has_value(), recipe.lora.has_value());
+    if (recipe.lora)
+      EXPECT_EQ(std::tie(again.lora->match, again.lora->rank, again.lora->alpha, again.lora->dropout),
+                std::tie(recipe.lora->match, recipe.lora->rank, recipe.lora->alpha, recipe.lora->dropout));
   }
+}
+
+TEST(Recipe, AdaptersAreScaledByOneUnlessTold) {
+  EXPECT_EQ(parsed(withLoss("lora: {match: [q], rank: 4}")).lora->alpha, 4);
+  EXPECT_EQ(parsed(withLoss("lora: {match: [q]}")).lora->rank, 8);
 }
 
 TEST(Recipe, JsonIsARecipeToo) {
@@ -119,6 +130,11 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
               HasSubstr("'data.std' must list numbers above 0, one is '0'"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: [nan]}")), HasSubstr("one is 'nan'"));
+  EXPECT_THAT(fault(withLoss("lora: {rank: 4}")), HasSubstr("r.yaml:2: 'lora' needs 'match'"));
+  EXPECT_THAT(fault(withLoss("lora: {match: [q], rank: 0}")), HasSubstr("'lora.rank' must be at least 1, is 0"));
+  EXPECT_THAT(fault(withLoss("lora: {match: [q], dropout: 1}")),
+              HasSubstr("'lora.dropout' must be at least 0 and below 1"));
+  EXPECT_THAT(fault(withLoss("lora: {match: [q], rnak: 4}")), HasSubstr("did you mean 'rank'?"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
   EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));

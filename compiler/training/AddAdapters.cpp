@@ -1,0 +1,278 @@
+// AddAdapters: a low-rank adapter beside every product with a weight that the recipe's `lora` names. The adapters
+// train; everything else is frozen, but for what the recipe's `trainable` names.
+//
+//   %y = MatMul(%x, read @"q.weight")
+//   becomes
+//   %y = MatMul(%x, read @"q.weight")
+//   %d = Dropout(%x)                                  only with a `dropout`
+//   %z = Add(%y, Mul(MatMul(MatMul(%d, read @"q.lora_A.weight"), read @"q.lora_B.weight"), alpha / rank))
+//
+// A begins uniform in +-1/sqrt(in) (kaiming_uniform with a = sqrt(5)), B with zeros.
+#include "compiler/names/first_few.h"
+#include "compiler/names/module_scope.h"
+#include "compiler/normalize/adapter_dropout.h"
+#include "compiler/training/adapters.h"
+#include "compiler/training/initial_values.h"
+#include "compiler/training/parameter_names.h"
+#include "compiler/training/recipe_pass.h"
+#include "compiler/training/training.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cmath>
+
+using namespace mlir;
+namespace cleave::training {
+namespace {
+
+// How the nodes of a graph read one parameter.
+struct WeightUses {
+  SmallVector<onnx::NodeOp> products;
+  std::optional<bool> isInputMajor; // none: no product, or both ways
+  bool isQuantized = false;
+  bool isMixed = false; // some products read it the other way round
+  Type element;
+  SmallVector<int64_t> shape; // of the matrix: a narrow one is held as bytes, and a product may say its own
+  onnx::NodeOp other;         // reads it in another way
+  bool isSetting = true;      // nothing but the scale, zero point or bias of a node
+};
+
+int64_t integer(onnx::NodeOp node, StringRef name, int64_t missing) {
+  auto value = dyn_cast_or_null<IntegerAttr>(node.getOnnxAttributes().get(name));
+  return value ? value.getInt() : missing;
+}
+
+Type elementOf(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type ? type.getElementType() : Type();
+}
+
+bool isMatrixTranspose(onnx::NodeOp node) {
+  auto perm = dyn_cast_or_null<DenseI64ArrayAttr>(node.getOnnxAttributes().get("perm"));
+  return !perm || perm.asArrayRef() == ArrayRef<int64_t>({1, 0});
+}
+
+void follow(Value value, bool isTransposed, Type element, WeightUses &uses) {
+  for (OpOperand &operand : value.getUses()) {
+    auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+    if (!node) continue; // a result of the function
+    const StringRef op = node.getOpType();
+    const unsigned at = operand.getOperandNumber();
+    auto addProduct = [&](bool isInputMajor) {
+      uses.isMixed |= uses.isInputMajor.value_or(isInputMajor) != isInputMajor;
+      uses.isInputMajor = isInputMajor;
+      uses.element = element;
+      uses.products.push_back(node);
+    };
+    if (op == "Shape" || op == "Size") continue;
+    if ((op == "DequantizeLinear" && at > 0) || (op == "MatMulNBits" && at > 1) || (op == "Gemm" && at == 2)) continue;
+    uses.isSetting = false;
+    if (op == "MatMul" && at == 1) {
+      addProduct(!isTransposed);
+    } else if (op == "Gemm" && at == 1 && !integer(node, "transA", 0)) {
+      addProduct((integer(node, "transB", 0) != 0) == isTransposed);
+    } else if (op == "MatMulNBits" && at == 1) {
+      uses.isQuantized = true;
+      element = elementOf(node.getInputs()[2]);
+      uses.shape = {integer(node, "N", 0), integer(node, "K", 0)};
+      addProduct(false);
+    } else if (op == "Transpose" && isMatrixTranspose(node)) {
+      follow(node.getOutputs()[0], !isTransposed, element, uses);
+    } else if (op == "Elements") {
+      uses.shape = llvm::to_vector(cast<ShapedType>(node.getOutputs()[0].getType()).getShape());
+      follow(node.getOutputs()[0], isTransposed, elementOf(node.getOutputs()[0]), uses);
+    } else if (op == "Identity") {
+      follow(node.getOutputs()[0], isTransposed, element, uses);
+    } else if (op == "DequantizeLinear") {
+      uses.isQuantized = true;
+      follow(node.getOutputs()[0], isTransposed, elementOf(node.getInputs()[1]), uses);
+    } else {
+      uses.other = node;
+    }
+  }
+}
+
+// "h.0.q_proj" of "h.0.q_proj.weight" and of what quantizing tools call it, "h.0.q_proj.weight_quantized" or
+// "h.0.q_proj.weight_Q4". A weight without such a name goes by the module of its product, or by the name that it has.
+std::string moduleOf(onnx::ParamOp weight, onnx::NodeOp product) {
+  std::string key = weight.getSymName().str();
+  if (auto keys = weight->getAttrOfType<ArrayAttr>("onnx.state_keys"); keys && !keys.empty())
+    key = cast<StringAttr>(keys[0]).str();
+  constexpr std::string_view leaf = ".weight";
+  const size_t at = key.rfind(leaf), end = at + leaf.size();
+  if (at != std::string::npos && (end == key.size() || key[end] == '_')) return key.substr(0, at);
+  const std::string module = names::moduleOf(product.getNodeName().str());
+  return module.empty() || weight->hasAttr("onnx.state_keys") ? key : module;
+}
+
+class AdapterFinder {
+public:
+  AdapterFinder(ModuleOp module, const recipe::Recipe &recipe) : module(module), recipe(recipe), lora(*recipe.lora) {
+    module.walk([&](onnx::ReadOp read) {
+      auto [uses, isFirst] = usesOf.try_emplace(read.getParamAttr().getAttr());
+      auto type = cast<ShapedType>(read.getType());
+      uses->second.shape = llvm::to_vector(type.getShape());
+      follow(read.getValue(), false, type.getElementType(), uses->second);
+    });
+  }
+
+  FailureOr<std::vector<Adapter>> run() {
+    std::vector<recipe::ParameterPatterns> patterns;
+    for (const std::string &glob : lora.match) patterns.emplace_back(std::vector<std::string>{glob});
+    std::vector<size_t> found(patterns.size(), 0);
+    std::vector<Adapter> adapters;
+    for (auto param : module.getOps<onnx::ParamOp>()) {
+      bool isMatched = false;
+      for (auto [pattern, count] : llvm::zip_equal(patterns, found)) {
+        if (!pattern.match(namesOf(param->getAttrDictionary()))) continue;
+        if (!isMatched && !isProductsWeight(param)) break;
+        isMatched = true;
+        ++count;
+      }
+      if (isMatched && failed(add(param, adapters))) return failure();
+    }
+    if (!others.empty())
+      return module.emitError() << recipe.at("lora.match") << ": adapters stand beside weights of MatMul and Gemm, and "
+                                << "these matrices are not only that: " << names::firstFew(others, 6)
+                                << "; name others in 'lora.match'";
+    for (auto [glob, count] : llvm::zip_equal(lora.match, found))
+      if (count == 0)
+        return module.emitError() << recipe.at("lora.match") << ": '" << glob << "' of 'lora.match' names no weight "
+                                  << "of a MatMul or Gemm; `cleave inspect` lists what it does name";
+    return adapters;
+  }
+
+private:
+  // A bias or a scale beside the weight is passed over in silence.
+  bool isProductsWeight(onnx::ParamOp param) {
+    const WeightUses &uses = usesOf[param.getSymNameAttr()];
+    if (param.getRole() != "parameter" || uses.isSetting || uses.shape.size() < 2) return false;
+    if (!uses.products.empty() && !uses.other && !uses.isMixed && uses.shape.size() == 2) return true;
+    std::string text = ("'" + param.getSymName() + "'").str();
+    if (onnx::NodeOp other = uses.other)
+      text += (", which " + other.getOpType() + " '" + other.getNodeName() + "' reads").str();
+    others.push_back(text);
+    return false;
+  }
+
+  LogicalResult add(onnx::ParamOp param, std::vector<Adapter> &adapters) {
+    WeightUses &uses = usesOf[param.getSymNameAttr()];
+    Adapter adapter;
+    adapter.weight = param;
+    adapter.module = moduleOf(param, uses.products.front());
+    adapter.a = adapter.module + ".lora_A.weight";
+    adapter.b = adapter.module + ".lora_B.weight";
+    adapter.isInputMajor = *uses.isInputMajor;
+    adapter.isQuantized = uses.isQuantized;
+    adapter.element = uses.element;
+    adapter.in = uses.shape[adapter.isInputMajor ? 0 : 1];
+    adapter.out = uses.shape[adapter.isInputMajor ? 1 : 0];
+    adapter.products = uses.products;
+    if (lora.rank > std::min(adapter.in, adapter.out))
+      return param.emitError() << recipe.at("lora.rank") << ": 'lora.rank' is " << lora.rank << ", and '"
+                               << param.getSymName() << "' has " << adapter.in << " inputs and " << adapter.out
+                               << " outputs: the rank must be at most " << std::min(adapter.in, adapter.out);
+    adapters.push_back(std::move(adapter));
+    return success();
+  }
+
+  ModuleOp module;
+  const recipe::Recipe &recipe;
+  const recipe::Lora &lora;
+  llvm::DenseMap<StringAttr, WeightUses> usesOf;
+  std::vector<std::string> others;
+};
+
+class AddAdapters : public RecipePass<AddAdapters> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AddAdapters)
+  using RecipePass::RecipePass;
+  StringRef getArgument() const final { return "add-adapters"; }
+  StringRef getDescription() const final { return "put the recipe's low-rank adapters beside weights"; }
+
+  void runOnOperation() override {
+    if (!recipe.lora) return;
+    FailureOr<std::vector<Adapter>> adapters = findAdapters(getOperation(), recipe);
+    if (failed(adapters)) return signalPassFailure();
+    if (!recipe.trainableGiven)
+      for (auto param : getOperation().getOps<onnx::ParamOp>()) param.setTrainable(false);
+    SymbolTable symbols(getOperation());
+    for (Adapter &adapter : *adapters) {
+      adapter.weight.setTrainable(false);
+      for (const std::string &name : {adapter.a, adapter.b})
+        if (symbols.lookup(name)) {
+          adapter.weight.emitError() << recipe.at("lora") << ": the model has a '" << name << "' of its own";
+          return signalPassFailure();
+        }
+      onnx::ParamOp a = addParam(adapter, adapter.a, {adapter.in, recipe.lora->rank});
+      onnx::ParamOp b = addParam(adapter, adapter.b, {recipe.lora->rank, adapter.out});
+      const double bound = 1 / std::sqrt(static_cast<double>(adapter.in));
+      drawUniform(a, -bound, bound);
+      fill(b, 0);
+      for (onnx::NodeOp product : adapter.products) addTo(product, a, b, adapter.element);
+    }
+  }
+
+private:
+  onnx::ParamOp addParam(const Adapter &adapter, const std::string &name, ArrayRef<int64_t> shape) {
+    OpBuilder builder(adapter.weight);
+    SmallVector<Attribute> nodes;
+    for (onnx::NodeOp product : adapter.products) nodes.push_back(product.getNodeNameAttr());
+    OperationState state(NameLoc::get(builder.getStringAttr(name)), onnx::ParamOp::getOperationName());
+    state.addAttribute("sym_name", builder.getStringAttr(name));
+    state.addAttribute("type", TypeAttr::get(RankedTensorType::get(shape, adapter.element)));
+    state.addAttribute("role", builder.getStringAttr("parameter"));
+    state.addAttribute("trainable", builder.getBoolAttr(true));
+    state.addAttribute("used_by", nodes.front());
+    state.addAttribute("onnx.nodes", builder.getArrayAttr(nodes));
+    state.addAttribute("onnx.why", builder.getStringAttr("adapter"));
+    return cast<onnx::ParamOp>(builder.create(state));
+  }
+
+  void addTo(onnx::NodeOp product, onnx::ParamOp a, onnx::ParamOp b, Type element) {
+    OpBuilder builder(product);
+    builder.setInsertionPointAfter(product);
+    const Location loc = product.getLoc();
+    const Type unknown = UnrankedTensorType::get(builder.getIndexType());
+    auto constant = [&](Type type, Attribute value) -> Value {
+      auto attribute = DenseElementsAttr::get(RankedTensorType::get({}, type), value);
+      return onnx::ConstantOp::create(builder, loc, attribute.getType(), attribute).getY();
+    };
+    auto make = [&](StringRef op, int64_t version, StringRef suffix, ValueRange inputs, Type type) {
+      return onnx::NodeOp::create(builder, loc, TypeRange{type}, inputs, op, "", version,
+                                  (product.getNodeName() + suffix).str(), builder.getDictionaryAttr({}), 0);
+    };
+    auto read = [&](onnx::ParamOp param) -> Value {
+      return onnx::ReadOp::create(builder, loc, param.getType(), FlatSymbolRefAttr::get(param.getSymNameAttr()))
+          .getValue();
+    };
+    Value x = product.getInputs()[0];
+    if (recipe.lora->dropout > 0) {
+      Value ratio = constant(builder.getF32Type(), builder.getF32FloatAttr(static_cast<float>(recipe.lora->dropout)));
+      Value isTraining = constant(builder.getI1Type(), builder.getBoolAttr(true));
+      auto drop = make("Dropout", 13, "/lora_dropout", {x, ratio, isTraining}, unknown);
+      drop->setAttr(normalize::adapterDropoutName, builder.getUnitAttr());
+      x = drop.getOutputs()[0];
+    }
+    Value inner = make("MatMul", 13, "/lora_A", {x, read(a)}, unknown).getOutputs()[0];
+    Value outer = make("MatMul", 13, "/lora_B", {inner, read(b)}, unknown).getOutputs()[0];
+    // What a Gemm multiplies its weight by multiplies the adapter too, as it would once they are added.
+    auto alpha = dyn_cast_or_null<FloatAttr>(product.getOnnxAttributes().get("alpha"));
+    const double scale =
+        recipe.lora->alpha / static_cast<double>(recipe.lora->rank) * (alpha ? alpha.getValueAsDouble() : 1.0);
+    Value factor = constant(element, builder.getFloatAttr(element, scale));
+    Value scaled = make("Mul", 14, "/lora_scale", {outer, factor}, unknown).getOutputs()[0];
+    Value whole = product.getOutputs()[0];
+    auto sum = make("Add", 14, "/lora", {whole, scaled}, whole.getType());
+    whole.replaceAllUsesExcept(sum.getOutputs()[0], sum);
+  }
+};
+
+} // namespace
+
+FailureOr<std::vector<Adapter>> findAdapters(ModuleOp module, const recipe::Recipe &recipe) {
+  return AdapterFinder(module, recipe).run();
+}
+
+std::unique_ptr<Pass> createAddAdapters(const recipe::Recipe &recipe) { return std::make_unique<AddAdapters>(recipe); }
+void registerAddAdapters() { PassRegistration<AddAdapters>(); }
+
+} // namespace cleave::training
