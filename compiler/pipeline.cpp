@@ -261,6 +261,11 @@ Status Pipeline::buildStep(const StepOptions &step) {
   return Status::ok();
 }
 
+std::string Pipeline::checkpointFolder() {
+  auto folder = module.get()->getAttrOfType<StringAttr>(import_::checkpointFolderName);
+  return folder ? folder.str() : "";
+}
+
 std::vector<double> Pipeline::lossTerms() {
   auto terms = module.get()->getAttrOfType<DenseF64ArrayAttr>(training::lossTermsName);
   return terms ? std::vector<double>(terms.asArrayRef().begin(), terms.asArrayRef().end()) : std::vector<double>();

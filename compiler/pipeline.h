@@ -46,6 +46,7 @@ public:
   mlir::ModuleOp step() { return *module; }
   // A loss that the graph computes: the coefficients of its sums over samples (compiler/training/graph_loss.h).
   std::vector<double> lossTerms();
+  std::string checkpointFolder(); // of the recipe's init; "" without one
   // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
   // The decisions about the model: which shared initializers are one parameter.

@@ -36,6 +36,20 @@ LogicalResult setSource(onnx::ParamOp param, plan::Parameter &out) {
     source.set_length(param.getLength().value_or(type.getNumElements() * elementBytes(stored)));
     return success();
   }
+  if (auto init = param.getInit(); init && init->contains("sources")) {
+    const auto sources = init->getAs<ArrayAttr>("sources");
+    plan::Source &file = *out.mutable_file();
+    for (auto place : sources.getAsRange<DictionaryAttr>()) {
+      plan::Source &source = sources.size() == 1 ? file : *file.add_runs();
+      source.set_path(place.getAs<StringAttr>("path").getValue().str());
+      source.set_offset(place.getAs<IntegerAttr>("offset").getInt());
+      source.set_length(place.getAs<IntegerAttr>("length").getInt());
+      source.set_dtype(dtypeOf(place.getAs<TypeAttr>("type").getValue()));
+      source.set_in_checkpoint(true);
+      source.set_transposed(place.contains("transposed"));
+    }
+    return success();
+  }
   if (auto init = param.getInit()) {
     plan::RandomInit &random = *out.mutable_random();
     if (auto kind = init->getAs<StringAttr>("kind")) random.set_kind(kind.getValue().str());

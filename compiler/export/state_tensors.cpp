@@ -1,16 +1,12 @@
 #include "compiler/export/state_tensors.h"
+#include "compiler/import/types.h"
 #include "compiler/names/first_few.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-namespace fs = std::filesystem;
 
 namespace cleave {
 namespace {
@@ -82,31 +78,10 @@ Status StateTensors::openBase(const std::string &path) {
                     "in the base no longer fit; export the model with "
                     "training=TrainingMode.TRAINING and do_constant_folding=False",
                     fmt::join(folded, ", ")));
-  std::set<std::string> files = {path};
-  if (path.ends_with(".json")) {
-    std::ifstream stream(path, std::ios::binary);
-    auto index = nlohmann::json::parse(stream, nullptr, false);
-    if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-      return inputError(path + ": is not an index of safetensors files");
-    files.clear();
-    for (const auto &[key, file] : index["weight_map"].items())
-      if (file.is_string()) files.insert((fs::path(path).parent_path() / file.get<std::string>()).string());
-  } else if (!path.ends_with(".safetensors")) {
-    return inputError(path + ": the base is a .safetensors file or a .safetensors.index.json; "
-                             "safetensors.torch.save_file(model.state_dict(), ...) writes one");
-  }
-  for (const std::string &file : files) {
-    auto opened = runtime::SafetensorsFile::open(file);
-    if (!opened) return opened.status();
-    baseFiles.push_back(std::move(*opened));
-  }
+  auto opened = runtime::SafetensorsSet::open(path);
+  if (!opened) return opened.status();
+  baseSet = std::move(*opened);
   return Status::ok();
-}
-
-const TensorView *StateTensors::ofBase(const std::string &key) const {
-  for (const auto &file : baseFiles)
-    if (const TensorView *view = file->find(key)) return view;
-  return nullptr;
 }
 
 Status StateTensors::checkBase(const TensorHeader &tensor, bool isPart) const {
@@ -130,7 +105,7 @@ Status StateTensors::addEntries(const ExportRequest &request, std::vector<std::s
   for (const StateEntry &entry : dict.entries) {
     if (entry.isCopy && !request.tiedCopies) continue;
     TensorHeader tensor{stripped(entry.key), typeOf(*model, entry), entry.shape};
-    if (entry.isGuess && !baseFiles.empty() && !ofBase(tensor.name))
+    if (entry.isGuess && baseSet && !ofBase(tensor.name))
       if (const std::string name = nameInBase(entry); !name.empty()) tensor.name = name;
     if (const TensorView *base = ofBase(tensor.name);
         base && entry.isReshaped && runtime::elementCount(base->shape) == runtime::elementCount(tensor.shape))
@@ -169,7 +144,7 @@ Status StateTensors::checkNamed() const {
     if (entries[i]->source == StateEntry::Source::Parameter && model->isTrained(entries[i]->parameter) &&
         !named.contains(entries[i]->parameter))
       unnamed.push_back("'" + tensors[i].name + "'");
-  if (baseFiles.empty() || unnamed.empty()) return Status::ok();
+  if (!baseSet || unnamed.empty()) return Status::ok();
   return inputError(fmt::format("the base has no {}: it is another model's, or has its names without a prefix that "
                                 "--strip-prefix takes away, or the exporter computed these from what the base has",
                                 names::firstFew(unnamed, 6)));
@@ -179,7 +154,7 @@ Status StateTensors::checkNamed() const {
 bool StateTensors::isInBase(const StateEntry &entry, const TensorView &view) const {
   if (entry.source != StateEntry::Source::Parameter || entry.isPart || !entry.ranges.empty()) return false;
   const import_::StoredTensor &tensor = model->parameter(entry.parameter).tensor;
-  if (!tensor.bytes || view.dtype != planType(tensor.dataType) || view.bytes.size() != size_t(tensor.length))
+  if (!tensor.bytes || view.dtype != import_::planType(tensor.dataType) || view.bytes.size() != size_t(tensor.length))
     return false;
   const std::span initial(model->initial(entry.parameter), view.bytes.size());
   if (!entry.isTransposed) return std::ranges::equal(initial, view.bytes);
@@ -191,12 +166,12 @@ bool StateTensors::isInBase(const StateEntry &entry, const TensorView &view) con
 // The one tensor of the base with its first values that no other entry is called after; "": none, or several.
 std::string StateTensors::nameInBase(const StateEntry &entry) const {
   std::string only;
-  for (const auto &file : baseFiles)
-    for (const auto &[name, view] : file->tensors()) {
-      if (names.contains(name) || !isInBase(entry, view)) continue;
-      if (!only.empty()) return "";
-      only = name;
-    }
+  if (!baseSet) return "";
+  for (const auto &[name, tensor] : baseSet->tensors()) {
+    if (names.contains(name) || !isInBase(entry, *tensor.view)) continue;
+    if (!only.empty()) return "";
+    only = name;
+  }
   return only;
 }
 
@@ -215,16 +190,16 @@ const StateEntry *StateTensors::tiedTo(const TensorView &view) const {
 void StateTensors::addBase(const ExportRequest &request) {
   std::set<std::string> have;
   for (const TensorHeader &tensor : tensors) have.insert(tensor.name);
-  for (const auto &file : baseFiles)
-    for (const auto &[name, view] : file->tensors()) {
-      if (!have.insert(name).second) continue;
-      const StateEntry *tied = tiedTo(view);
-      if (tied && !request.tiedCopies) continue;
-      plan::DType type = tied ? typeOf(*model, *tied) : view.dtype;
-      if (runtime::isFloat(type) && request.dtype != plan::DTYPE_INVALID) type = request.dtype;
-      tensors.push_back({name, type, view.shape});
-      entries.push_back(tied);
-    }
+  if (!baseSet) return;
+  for (const auto &[name, tensor] : baseSet->tensors()) {
+    if (!have.insert(name).second) continue;
+    const StateEntry *tied = tiedTo(*tensor.view);
+    if (tied && !request.tiedCopies) continue;
+    plan::DType type = tied ? typeOf(*model, *tied) : tensor.view->dtype;
+    if (runtime::isFloat(type) && request.dtype != plan::DTYPE_INVALID) type = request.dtype;
+    tensors.push_back({name, type, tensor.view->shape});
+    entries.push_back(tied);
+  }
 }
 
 Status StateTensors::write(size_t at, const Sink &sink) const {
@@ -278,7 +253,8 @@ Status StateTensors::writeRowsOfTable(const StateEntry &entry, const TensorView 
   const plan::DType type = model->dtype(entry.parameter);
   const std::byte *initial = model->initial(entry.parameter);
   const auto width = static_cast<size_t>(runtime::byteSize(type));
-  if (table.dtype != planType(model->parameter(entry.parameter).tensor.dataType) || type != table.dtype || !initial)
+  if (table.dtype != import_::planType(model->parameter(entry.parameter).tensor.dataType) || type != table.dtype ||
+      !initial)
     return inputError(
         fmt::format("'{}' of the base has another type than the model: its rows cannot be told", entry.key));
   const size_t part = size_t(runtime::elementCount(entry.shape)) * width, row = size_t(entry.shape[1]) * width;

@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/export/export.h"
 #include "compiler/export/trained_model.h"
-#include "runtime/state/safetensors.h"
+#include "runtime/state/safetensors_set.h"
 #include <functional>
 
 namespace cleave {
@@ -29,7 +29,7 @@ private:
   bool isInBase(const import_::StateEntry &entry, const runtime::TensorView &view) const;
   const import_::StateEntry *tiedTo(const runtime::TensorView &view) const;
   Status checkBase(const runtime::TensorHeader &tensor, bool isPart) const;
-  const runtime::TensorView *ofBase(const std::string &key) const;
+  const runtime::TensorView *ofBase(const std::string &key) const { return baseSet ? baseSet->find(key) : nullptr; }
   Status writeParameter(const import_::StateEntry &entry, const Sink &sink) const;
   Status writeRowsOfTable(const import_::StateEntry &entry, const runtime::TensorView &table, const Sink &sink) const;
 
@@ -38,7 +38,7 @@ private:
   std::vector<runtime::TensorHeader> tensors;
   std::vector<const import_::StateEntry *> entries; // by tensor; null: only the base has it
   std::set<std::string> names;                      // of the model's entries, stripped
-  std::vector<std::unique_ptr<runtime::SafetensorsFile>> baseFiles;
+  std::optional<runtime::SafetensorsSet> baseSet;
 };
 
 } // namespace cleave

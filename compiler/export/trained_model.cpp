@@ -1,6 +1,7 @@
 #include "compiler/export/trained_model.h"
 #include "compiler/import/import.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/import/types.h"
 #include "compiler/training/adapters.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
@@ -12,19 +13,9 @@
 
 namespace cleave {
 
+using import_::planType;
 using runtime::Shard;
 using runtime::SnapshotManifest;
-
-plan::DType planType(int32_t onnxType) {
-  using Proto = ::onnx::TensorProto;
-  static const std::map<int32_t, plan::DType> types = {
-      {Proto::FLOAT, plan::F32}, {Proto::DOUBLE, plan::F64}, {Proto::FLOAT16, plan::F16}, {Proto::BFLOAT16, plan::BF16},
-      {Proto::INT8, plan::I8},   {Proto::INT16, plan::I16},  {Proto::INT32, plan::I32},   {Proto::INT64, plan::I64},
-      {Proto::UINT8, plan::U8},  {Proto::UINT16, plan::U16}, {Proto::UINT32, plan::U32},  {Proto::UINT64, plan::U64},
-      {Proto::BOOL, plan::BOOL}};
-  auto found = types.find(onnxType);
-  return found == types.end() ? plan::DTYPE_INVALID : found->second;
-}
 
 Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model,
                                                          bool merge) {
@@ -37,6 +28,7 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path
     auto recipe = recipe::parseRecipeText(text, "the snapshot's recipe");
     if (!recipe) return recipe.status();
     options = import_::ImportOptions::of(*recipe);
+    options.init = {}; // the snapshot has all that it gave
     trained->trainedBy = std::move(*recipe);
   }
   const std::string &file = model.empty() ? trained->manifest().modelPath : model;

@@ -65,7 +65,4 @@ private:
   std::map<std::string, Place> places;             // by symbol
 };
 
-// The plan's type of an ONNX element type; DTYPE_INVALID: none.
-plan::DType planType(int32_t onnxType);
-
 } // namespace cleave

@@ -1,5 +1,6 @@
 #include "compiler/export/write_onnx.h"
 #include "compiler/export/state_tensors.h"
+#include "compiler/import/types.h"
 #include "compiler/import/whole_model.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
@@ -76,7 +77,7 @@ private:
   Status replace(size_t at, bool isTransposed, TensorProto &tensor) {
     if (!model.isTrained(at)) return Status::ok();
     const std::vector<int64_t> &shape = model.parameter(at).tensor.shape;
-    const plan::DType from = model.dtype(at), to = planType(tensor.data_type());
+    const plan::DType from = model.dtype(at), to = import_::planType(tensor.data_type());
     const auto width = size_t(runtime::byteSize(from)), target = size_t(runtime::byteSize(to));
     const auto count = size_t(runtime::elementCount(shape));
     total += int64_t(count * target);

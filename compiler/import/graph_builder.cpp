@@ -1,4 +1,5 @@
 #include "compiler/import/graph_builder.h"
+#include "compiler/elements/element_data.h"
 #include "compiler/import/attributes.h"
 #include "compiler/import/stated_reads.h"
 #include "compiler/import/types.h"
@@ -17,9 +18,9 @@ namespace {
 class GraphBuilder {
 public:
   GraphBuilder(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
-               TensorStore &store)
+               const InitialWeights &initial, TensorStore &store)
       : module(module), context(*module.getContext()), builder(&context), model(model), flat(flat), table(table),
-        store(store), consumers(flat) {}
+        initial(initial), store(store), consumers(flat) {}
 
   Status build() {
     collectTypes(model.proto.graph());
@@ -29,7 +30,7 @@ public:
       if (entry.source == StateEntry::Source::Parameter && entry.key != table.parameters[entry.parameter].name)
         keys[entry.parameter].push_back(entry.key);
     for (size_t i = 0; i < table.parameters.size(); ++i)
-      if (table.parameters[i].role != Role::Constant) addParam(table.parameters[i], keys[i]);
+      if (table.parameters[i].role != Role::Constant) addParam(i, keys[i]);
     CLEAVE_RETURN_IF_ERROR(addFunction());
     return Status::ok();
   }
@@ -43,7 +44,18 @@ private:
     return builder.getArrayAttr(attributes);
   }
 
-  void addParam(const Parameter &parameter, const std::vector<std::string> &keys) {
+  DictionaryAttr placeOf(const StoredRun &run) {
+    llvm::SmallVector<NamedAttribute> place = {
+        builder.getNamedAttr("path", builder.getStringAttr(run.path)),
+        builder.getNamedAttr("offset", builder.getI64IntegerAttr(run.offset)),
+        builder.getNamedAttr("length", builder.getI64IntegerAttr(run.length)),
+        builder.getNamedAttr("type", TypeAttr::get(elementTypeOf(&context, run.type)))};
+    if (run.isTransposed) place.push_back(builder.getNamedAttr("transposed", builder.getUnitAttr()));
+    return builder.getDictionaryAttr(place);
+  }
+
+  void addParam(size_t at, const std::vector<std::string> &keys) {
+    const Parameter &parameter = table.parameters[at];
     std::vector<std::string> nodes;
     auto addNode = [&](size_t node) {
       if (nodes.empty() || nodes.back() != flat.nodes[node].name) nodes.push_back(flat.nodes[node].name);
@@ -61,7 +73,11 @@ private:
     set("type", TypeAttr::get(type));
     set("role", builder.getStringAttr(parameter.role == Role::RunningStatistic ? "running_statistic" : "parameter"));
     set("trainable", builder.getBoolAttr(parameter.trainable));
-    if (tensor.inFile) {
+    if (auto places = initial.places.find(at); places != initial.places.end()) {
+      llvm::SmallVector<Attribute> sources;
+      for (const StoredRun &run : places->second) sources.push_back(placeOf(run));
+      set("init", builder.getDictionaryAttr(builder.getNamedAttr("sources", builder.getArrayAttr(sources))));
+    } else if (tensor.inFile) {
       set("path", builder.getStringAttr(tensor.path));
       set("offset", builder.getI64IntegerAttr(tensor.offset));
       set("length", builder.getI64IntegerAttr(tensor.length));
@@ -297,6 +313,7 @@ private:
   const ModelFile &model;
   const FlatGraph &flat;
   const ParameterTable &table;
+  const InitialWeights &initial;
   TensorStore &store;
   const Consumers consumers;
   std::map<std::string, Type> types;
@@ -309,8 +326,8 @@ private:
 } // namespace
 
 Status buildModule(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
-                   TensorStore &store) {
-  return GraphBuilder(module, model, flat, table, store).build();
+                   const InitialWeights &initial, TensorStore &store) {
+  return GraphBuilder(module, model, flat, table, initial, store).build();
 }
 
 } // namespace cleave::import_

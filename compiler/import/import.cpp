@@ -17,10 +17,12 @@ ArrayAttr strings(Builder &builder, const std::vector<std::string> &values) {
   return builder.getArrayAttr(attributes);
 }
 
-Status describe(ModuleOp module, const ModelFile &model, const TensorStore &store, const ParameterTable &table) {
+Status describe(ModuleOp module, const ModelTables &tables) {
+  const ModelFile &model = tables.model;
+  const ParameterTable &table = tables.parameters;
   Builder builder(module.getContext());
   std::vector<std::string> missing;
-  for (const std::string &file : store.missingFiles())
+  for (const std::string &file : tables.store.missingFiles())
     missing.push_back(
         fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));
   auto standard = model.opsets.find("");
@@ -31,7 +33,11 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
   module->setAttr("onnx.opset", builder.getI64IntegerAttr(standard == model.opsets.end() ? 0 : standard->second));
   module->setAttr("onnx.ties", strings(builder, table.ties));
   module->setAttr("onnx.sharing", strings(builder, table.sharing));
-  module->setAttr("onnx.notes", strings(builder, table.notes));
+  std::vector<std::string> notes = table.notes;
+  notes.insert(notes.end(), tables.initial.notes.begin(), tables.initial.notes.end());
+  module->setAttr("onnx.notes", strings(builder, notes));
+  if (!tables.initial.folder.empty())
+    module->setAttr(checkpointFolderName, builder.getStringAttr(tables.initial.folder));
   module->setAttr("onnx.export_notes", strings(builder, table.state.notes));
   module->setAttr("onnx.missing_files", strings(builder, missing));
   return Status::ok();
@@ -41,8 +47,9 @@ Status importInto(ModuleOp module, const std::string &path, const ImportOptions 
   Result<std::unique_ptr<ModelTables>> read = readTables(path, options);
   if (!read) return read.status();
   ModelTables &tables = **read;
-  CLEAVE_RETURN_IF_ERROR(buildModule(module, tables.model, tables.flat, tables.parameters, tables.store));
-  return describe(module, tables.model, tables.store, tables.parameters);
+  CLEAVE_RETURN_IF_ERROR(
+      buildModule(module, tables.model, tables.flat, tables.parameters, tables.initial, tables.store));
+  return describe(module, tables);
 }
 
 } // namespace

@@ -26,6 +26,9 @@
 
 namespace cleave::import_ {
 
+// The folder that an onnx.param's `init` with sources names files of: an attribute of the module.
+inline constexpr llvm::StringLiteral checkpointFolderName = "onnx.checkpoint";
+
 // Emits the error to the context's diagnostics. Loads the dialects it needs.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                                const ImportOptions &options = {});

@@ -15,6 +15,10 @@ Result<std::unique_ptr<ModelTables>> readTables(const std::string &path, const I
   Result<ParameterTable> parameters = classifyParameters(tables->model, tables->flat, tables->store, options);
   if (!parameters) return parameters.status();
   tables->parameters = std::move(*parameters);
+  if (options.init.checkpoint.empty()) return tables;
+  Result<InitialWeights> initial = matchCheckpoint(tables->flat, options.init, tables->parameters);
+  if (!initial) return initial.status();
+  tables->initial = std::move(*initial);
   return tables;
 }
 

@@ -1,6 +1,6 @@
 // The nodes and the parameters of a model's file, before any IR.
 #pragma once
-#include "compiler/import/parameters.h"
+#include "compiler/import/initial_weights.h"
 
 namespace cleave::import_ {
 
@@ -12,9 +12,10 @@ struct ModelTables {
   TensorStore store;
   FlatGraph flat;
   ParameterTable parameters;
+  InitialWeights initial; // of a recipe with a checkpoint
 };
 
-// Errors: those of openModel, flattenFunctions and classifyParameters.
+// Errors: those of openModel, flattenFunctions, classifyParameters and matchCheckpoint.
 Result<std::unique_ptr<ModelTables>> readTables(const std::string &path, const ImportOptions &options);
 
 } // namespace cleave::import_

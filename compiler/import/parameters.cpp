@@ -461,6 +461,7 @@ private:
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
+    parameter.isWeight = true;
     if (!named && !isAnyTrained) return constantUpTo(frozenLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
@@ -781,8 +782,11 @@ private:
 } // namespace
 
 ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
-  ImportOptions options{
-      .trainable = recipe.trainable, .ties = recipe.ties, .loss = {}, .keepsFrozen = recipe.lora.has_value()};
+  ImportOptions options{.trainable = recipe.trainable,
+                        .ties = recipe.ties,
+                        .loss = {},
+                        .keepsFrozen = recipe.keepsFrozenWeights(),
+                        .init = recipe.init};
   if (recipe.loss.kind == recipe::LossKind::Output) options.loss = recipe.loss.output;
   return options;
 }

@@ -21,6 +21,7 @@ struct ImportOptions {
   recipe::Ties ties = recipe::Ties::Auto;
   std::optional<std::string> loss = {}; // the output that is the loss: training_info may be what computes it
   bool keepsFrozen = false;             // weights that the recipe freezes are parameters, however small
+  recipe::Init init = {};
 
   static ImportOptions of(const recipe::Recipe &recipe);
 };
@@ -39,6 +40,7 @@ struct Parameter {
   StoredTensor tensor;
   Role role = Role::Parameter;
   bool trainable = false;
+  bool isWeight = false;            // trained, or frozen by the recipe alone
   std::string why;                  // "matches trainable '*'", "mask (holds -inf)", ...
   std::vector<std::string> aliases; // other initializers that are this one
   std::vector<std::string> transposedAliases;

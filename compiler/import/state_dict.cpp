@@ -44,6 +44,7 @@ void addUnnamed(const FlatGraph &flat, const ParameterTable &table, StateDict &d
 
 StateDict fileNames(const ParameterTable &table) {
   StateDict dict;
+  dict.isOfFile = true;
   for (size_t i = 0; i < table.parameters.size(); ++i) {
     const Parameter &parameter = table.parameters[i];
     if (parameter.role == Role::Constant) continue;

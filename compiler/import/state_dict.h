@@ -49,6 +49,7 @@ struct StateDict {
   std::vector<std::string> absent; // keys that the exporter lists and the file has nothing of
   std::vector<std::string> folded; // layers that hold a BatchNorm after them, of which nothing else is left
   std::vector<std::string> notes;  // what cannot be exported, or only as a guess
+  bool isOfFile = false;           // nothing tells PyTorch's names and shapes: these are the file's
 };
 
 StateDict stateDictOf(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);

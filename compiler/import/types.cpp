@@ -7,6 +7,17 @@ using ::onnx::TensorProto;
 
 namespace cleave::import_ {
 
+plan::DType planType(int32_t dataType) {
+  static const std::map<int32_t, plan::DType> types = {
+      {TensorProto::FLOAT, plan::F32},     {TensorProto::DOUBLE, plan::F64}, {TensorProto::FLOAT16, plan::F16},
+      {TensorProto::BFLOAT16, plan::BF16}, {TensorProto::INT8, plan::I8},    {TensorProto::INT16, plan::I16},
+      {TensorProto::INT32, plan::I32},     {TensorProto::INT64, plan::I64},  {TensorProto::UINT8, plan::U8},
+      {TensorProto::UINT16, plan::U16},    {TensorProto::UINT32, plan::U32}, {TensorProto::UINT64, plan::U64},
+      {TensorProto::BOOL, plan::BOOL}};
+  auto found = types.find(dataType);
+  return found == types.end() ? plan::DTYPE_INVALID : found->second;
+}
+
 Type elementType(MLIRContext &context, int32_t dataType) {
   using Signedness = IntegerType::SignednessSemantics;
   switch (dataType) {

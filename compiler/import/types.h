@@ -3,11 +3,15 @@
 #include "compiler/import/tensor_store.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "plan/plan.pb.h"
 
 namespace cleave::import_ {
 
 // Null for element types that are not supported (strings, complex).
 mlir::Type elementType(mlir::MLIRContext &context, int32_t dataType);
+
+// The plan's type; DTYPE_INVALID: none.
+plan::DType planType(int32_t dataType);
 
 // A tensor type; dimensions without a number are dynamic, without a shape it is unranked. Null for other kinds of
 // values (sequences, maps) and unsupported elements.

@@ -67,8 +67,9 @@ constexpr Key all[] = {
                 "`library`"},
   {"ties", "which equal initializers are one parameter: `auto`, `as_exported`, `none` ([models.md](models.md#tied-parameters))", "`auto`"},
   {"dropout", "`as_exported`, one rate for all, or `off`", "`as_exported`"},
-  {"init", "`from_model`, or a map, for graphs without weights", "`from_model`"},
-  {"init.kind", "`from_model`, `normal`, `uniform`, `constant`, `zeros`, `ones`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, "
+  {"init", "`from_model`, or a map: [weights from elsewhere](#weights-from-elsewhere), or numbers for graphs without weights",
+           "`from_model`"},
+  {"init.kind", "`from_model`, `safetensors`, `normal`, `uniform`, `constant`, `zeros`, `ones`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, "
                 "`kaiming_normal`", "required"},
   {"init.mean", "`normal`", "0"},
   {"init.std", "`normal`", "0.02"},
@@ -76,9 +77,14 @@ constexpr Key all[] = {
   {"init.high", "`uniform`", "1"},
   {"init.value", "`constant`", "0"},
   {"init.gain", "`xavier_*`, `kaiming_*`", "1"},
-  {"init.rules", "a list of maps with `match` and the keys above: the first whose glob fits comes before `init.kind`", "none"},
+  {"init.path", "`safetensors`: a `.safetensors` file, a `.safetensors.index.json`, or the folder of either; relative to the recipe's "
+                "folder", "required there"},
+  {"init.prefix", "`safetensors`: what the checkpoint's names begin with and the model's do not", "found, as `model.`"},
+  {"init.names", "`safetensors`: `pytorch`, or `file`: tensors are called and lie as in the `.onnx` file", "`pytorch`"},
+  {"init.missing", "`safetensors`: weights that the checkpoint lacks are an `error`, or `keep` the model's values", "`error`"},
+  {"init.rules", "a list of maps: the first whose glob fits comes before `init.kind`", "none"},
   {"init.rules.match", "a [glob](#globs)", "required"},
-  {"init.rules.*", "the keys of `init` above, for these parameters", ""},
+  {"init.rules.*", "`kind` and its numbers, as of `init`, for these parameters", ""},
   {"lora", "[adapters](#low-rank-adapters) beside weights, which alone train", "none"},
   {"lora.match", "[globs](#globs): each names a weight that MatMul or Gemm multiplies by, and nothing else reads", "required"},
   {"lora.rank", "columns of A and rows of B; at most the smaller side of W", "8"},

@@ -106,7 +106,33 @@ void readInitRule(MapReader &reader, InitRule &rule) {
   reader.numbersOf(rule, initNumbers());
 }
 
-void readInit(Source &source, MapReader &recipe, Init &init) {
+// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there.
+std::string absolutePath(const std::string &path, const std::string &recipeFile) {
+  if (path.empty() || fs::path(path).is_absolute()) return path;
+  std::error_code failure;
+  fs::path here = fs::absolute(path, failure).lexically_normal();
+  if (recipeFile.empty()) return here.string();
+  fs::path beside = (fs::absolute(recipeFile, failure).parent_path() / path).lexically_normal();
+  return fs::exists(beside, failure) || !fs::exists(here, failure) ? beside.string() : here.string();
+}
+
+void readCheckpoint(MapReader &reader, const std::string &kind, const std::string &recipeFile, Init &init) {
+  reader.text("path", init.checkpoint);
+  if (kind != "safetensors" && !init.checkpoint.empty())
+    reader.fail("path", "'init.path' is for kind safetensors, not " + kind);
+  if (kind == "safetensors" && init.checkpoint.empty())
+    reader.fail("path", "'init' of kind safetensors needs a 'path': a .safetensors file, an index of such files, or "
+                        "the folder of either");
+  init.checkpoint = absolutePath(init.checkpoint, recipeFile);
+  reader.text("prefix", init.prefix);
+  reader.word("missing", init.missing);
+  std::string names = "pytorch";
+  reader.text("names", names);
+  if (names != "pytorch" && names != "file") reader.unknownWord("names", names, {"pytorch", "file"});
+  init.fileNames = names == "file";
+}
+
+void readInit(Source &source, MapReader &recipe, const std::string &recipeFile, Init &init) {
   if (!recipe.has("init")) return;
   std::string word;
   if (recipe.node("init").IsScalar()) {
@@ -116,8 +142,9 @@ void readInit(Source &source, MapReader &recipe, Init &init) {
   }
   MapReader reader = recipe.map("init");
   reader.text("kind", word);
-  init.fromModel = word == "from_model";
+  init.fromModel = word == "from_model" || word == "safetensors";
   init.base.match = "*";
+  readCheckpoint(reader, word, recipeFile, init);
   if (!init.fromModel) readInitRule(reader, init.base);
   YAML::Node rules = reader.node("rules");
   if (rules.IsDefined() && !rules.IsNull()) {
@@ -156,16 +183,6 @@ void readLora(MapReader reader, Lora &lora) {
   reader.number("alpha", lora.alpha, {.above = 0});
   reader.number("dropout", lora.dropout, {.least = 0, .below = 1});
   reader.finish();
-}
-
-// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there.
-std::string absolutePath(const std::string &path, const std::string &recipeFile) {
-  if (path.empty() || fs::path(path).is_absolute()) return path;
-  std::error_code failure;
-  fs::path here = fs::absolute(path, failure).lexically_normal();
-  if (recipeFile.empty()) return here.string();
-  fs::path beside = (fs::absolute(recipeFile, failure).parent_path() / path).lexically_normal();
-  return fs::exists(beside, failure) || !fs::exists(here, failure) ? beside.string() : here.string();
 }
 
 void readData(MapReader reader, const std::string &recipeFile, Data &data) {
@@ -229,7 +246,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   reader.word("epilogues", recipe.epilogues);
   reader.word("ties", recipe.ties);
   readDropout(reader, recipe.dropout);
-  readInit(source, reader, recipe.init);
+  readInit(source, reader, file, recipe.init);
   if (reader.has("lora")) readLora(reader.map("lora"), recipe.lora.emplace());
   int64_t seed = 0;
   reader.integer("seed", seed, {.least = 0});

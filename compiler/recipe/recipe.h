@@ -102,8 +102,13 @@ struct InitRule {
   double mean = 0.0, std = 0.02, low = 0.0, high = 1.0, value = 0.0, gain = 1.0;
 };
 struct Init {
-  bool fromModel = true;
-  InitRule base;
+  enum class Missing { Error, Keep };
+  bool fromModel = true;  // or from a checkpoint
+  InitRule base;          // unless fromModel
+  std::string checkpoint; // kind safetensors, key `path`, absolute: a file, an index of files, or a folder; "": none
+  std::string prefix;     // that the checkpoint's names have and the model's have not
+  bool fileNames = false; // key `names`: its tensors are called and lie as in the .onnx file, not as in PyTorch
+  Missing missing = Missing::Error; // parameters that the checkpoint has not: an error, or as the model has them
   std::vector<InitRule> rules;
 };
 
@@ -178,6 +183,8 @@ struct Recipe {
   std::set<std::string> given;              // dotted keys that have a value
   std::map<std::string, std::string> lines; // dotted key -> "gpt.yaml:7" or "--set lr=1"
 
+  // Frozen weights are parameters, however small: their values come from a checkpoint, or adapters stand beside them.
+  bool keepsFrozenWeights() const { return lora || !init.checkpoint.empty(); }
   bool gives(const std::string &key) const { return given.count(key) != 0; } // as a dotted key, with a value
   // Where a key was written, for messages: "gpt.yaml:7"; for a key that is not there, where its map was, or the file.
   std::string at(const std::string &key) const;
@@ -211,6 +218,7 @@ std::string toString(BatchNorm kind);
 std::string toString(Attention kind);
 std::string toString(Epilogues kind);
 std::string toString(Ties kind);
+std::string toString(Init::Missing kind);
 std::string toString(AdamForm kind);
 std::string toString(BiasCorrection kind);
 std::string toString(ScheduleKind kind);

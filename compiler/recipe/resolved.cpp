@@ -93,7 +93,13 @@ void writeInitRule(MapWriter &to, const InitRule &rule) {
 }
 
 void writeInit(MapWriter &to, const Init &init) {
-  if (init.fromModel)
+  if (!init.checkpoint.empty())
+    to.word("kind", "safetensors")
+        .text("path", init.checkpoint)
+        .text("prefix", init.prefix)
+        .word("names", init.fileNames ? "file" : "pytorch")
+        .word("missing", toString(init.missing));
+  else if (init.fromModel)
     to.word("kind", "from_model");
   else
     writeInitRule(to, init.base);

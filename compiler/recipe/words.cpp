@@ -51,6 +51,10 @@ template <> std::span<const Word<Ties>> words() {
   static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
   return table;
 }
+template <> std::span<const Word<Init::Missing>> words() {
+  static constexpr Word<Init::Missing> table[] = {{Init::Missing::Error, "error"}, {Init::Missing::Keep, "keep"}};
+  return table;
+}
 template <> std::span<const Word<AdamForm>> words() {
   static constexpr Word<AdamForm> table[] = {{AdamForm::Pytorch, "pytorch"}, {AdamForm::Onnx, "onnx"}};
   return table;
@@ -96,6 +100,7 @@ std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Epilogues kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
+std::string toString(Init::Missing kind) { return wordOf(kind); }
 std::string toString(AdamForm kind) { return wordOf(kind); }
 std::string toString(BiasCorrection kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }

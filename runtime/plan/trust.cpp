@@ -72,6 +72,11 @@ std::string dataLine(const plan::Plan &plan) {
   return at == std::string::npos ? "" : ", data from " + yaml.substr(at + 5, yaml.find_first_of(",}\n", at) - at - 5);
 }
 
+std::string weightsLine(const plan::Plan &plan) {
+  const std::string model = plan.model_path().empty() ? "no file" : plan.model_path();
+  return plan.checkpoint_path().empty() ? model : fmt::format("{} and {}", model, plan.checkpoint_path());
+}
+
 Status strange(const std::string &path, const plan::Plan &plan, const PlanIdentity &known) {
   const std::string digest = hexOf(known.digest);
   const std::string code = plan.kernel_object().empty()
@@ -82,7 +87,7 @@ Status strange(const std::string &path, const plan::Plan &plan, const PlanIdenti
       "Look at it with `cleave report` and `cleave verify --static`, which run nothing of it. If you trust who made "
       "it, "
       "give --trust-code once (--trust-code={} accepts no other plan){}",
-      path, code, plan.model_path().empty() ? "no file" : plan.model_path(), dataLine(plan),
+      path, code, weightsLine(plan), dataLine(plan),
       known.signature ? fmt::format("The key {} has signed it.", hexOf(known.signature->key)) : "Nobody has signed it.",
       digest.substr(0, 2 * leastDigits), known.signature ? ", or the signer's public key with --trust KEYFILE" : ""));
 }

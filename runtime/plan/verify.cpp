@@ -58,6 +58,20 @@ Status verifyHolders(const plan::Parameter &parameter, int programs) {
   return Status::ok();
 }
 
+// So many elements in a file of the model's folder, or the checkpoint's.
+Status verifySlice(const plan::Source &file, int64_t elements) {
+  if (!staysInFolder(file.path()))
+    return inputError(fmt::format("its file '{}' is outside of the {}'s folder", file.path(),
+                                  file.in_checkpoint() ? "checkpoint" : "model"));
+  int64_t expected = 0;
+  const int64_t width = byteSize(file.dtype());
+  if (elements >= 0 && width > 0 && !__builtin_mul_overflow(elements, width, &expected) && file.offset() >= 0 &&
+      file.length() == expected)
+    return Status::ok();
+  return inputError(fmt::format("its file slice has {} bytes at {}, its shape needs {} elements", file.length(),
+                                file.offset(), elements));
+}
+
 // Where its data comes from has as many bytes as it needs, in a file of the model's folder.
 Status verifySource(const plan::Parameter &parameter) {
   if (!parameter.pieces().empty()) {
@@ -74,15 +88,22 @@ Status verifySource(const plan::Parameter &parameter) {
   }
   if (!parameter.has_file()) return Status::ok();
   const plan::Source &file = parameter.file();
-  if (!staysInFolder(file.path()))
-    return inputError(fmt::format("its file '{}' is outside of the model's folder", file.path()));
-  plan::Buffer stored;
-  stored.set_dtype(file.dtype());
-  *stored.mutable_shape() = parameter.shape();
-  int64_t expected = byteSize(stored);
-  if (expected >= 0 && file.offset() >= 0 && file.length() == expected) return Status::ok();
-  return inputError(
-      fmt::format("its file slice has {} bytes at {}, its shape needs {}", file.length(), file.offset(), expected));
+  const int64_t elements = elementCount(parameter.shape());
+  if (file.runs().empty()) {
+    const auto &original = parameter.original_shape();
+    if (file.transposed() && (original.size() != 2 || elementCount(original) != elements))
+      return inputError("its file slice is transposed, and it is no matrix");
+    return verifySlice(file, elements);
+  }
+  int64_t left = elements;
+  for (const plan::Source &run : file.runs()) {
+    const int64_t width = byteSize(run.dtype()), count = width > 0 ? run.length() / width : 0;
+    if (count <= 0 || count > left || run.transposed() || !run.runs().empty())
+      return inputError("the runs of its file slice are not of its elements");
+    CLEAVE_RETURN_IF_ERROR(verifySlice(run, count));
+    left -= count;
+  }
+  return left == 0 ? Status::ok() : inputError("the runs of its file slice are not of its elements");
 }
 
 Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &mesh, const Space &space) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <set>
+#include <map>
 #include <sys/stat.h>
 
 namespace fs = std::filesystem;
@@ -31,9 +31,13 @@ int64_t modifiedAt(const std::string &place) {
   return static_cast<int64_t>(known.st_mtim.tv_sec) * 1'000'000'000 + known.st_mtim.tv_nsec;
 }
 
-void addPaths(const plan::Parameter &parameter, std::set<std::string> &paths) {
-  if (parameter.has_file()) paths.insert(parameter.file().path());
-  for (const plan::Parameter &piece : parameter.pieces()) addPaths(piece, paths);
+using Sources = std::map<std::pair<bool, std::string>, const plan::Source *>; // one of each file
+
+void addSources(const plan::Parameter &parameter, Sources &sources) {
+  auto add = [&](const plan::Source &source) { sources[{source.in_checkpoint(), source.path()}] = &source; };
+  if (parameter.has_file() && parameter.file().runs().empty()) add(parameter.file());
+  for (const plan::Source &run : parameter.file().runs()) add(run);
+  for (const plan::Parameter &piece : parameter.pieces()) addSources(piece, sources);
 }
 
 } // namespace
@@ -44,12 +48,17 @@ bool staysInFolder(const std::string &path) {
          path.find('\0') == std::string::npos;
 }
 
-Result<std::string> weightPath(const std::string &model, const std::string &path) {
-  if (path.empty()) return model;
-  auto refuse = [&] { return inputError(fmt::format("the weight file '{}' is outside of the model's folder", path)); };
+Result<std::string> weightPath(const plan::Plan &plan, const std::string &model, const plan::Source &source) {
+  const std::string &path = source.path();
+  if (path.empty() && !source.in_checkpoint()) return model;
+  auto refuse = [&] {
+    return inputError(fmt::format("the weight file '{}' is outside of the {}'s folder", path,
+                                  source.in_checkpoint() ? "checkpoint" : "model"));
+  };
   if (!staysInFolder(path)) return refuse();
   std::error_code failure;
-  const fs::path place(model), folder = fs::is_directory(place, failure) ? place : fs::absolute(place).parent_path();
+  const fs::path place(source.in_checkpoint() ? plan.checkpoint_path() : model),
+      folder = fs::is_directory(place, failure) ? place : fs::absolute(place).parent_path();
   const fs::path real = fs::weakly_canonical(folder / path, failure),
                  rest = real.lexically_relative(fs::weakly_canonical(folder, failure));
   if (rest.empty() || *rest.begin() == "..") return refuse();
@@ -57,10 +66,10 @@ Result<std::string> weightPath(const std::string &model, const std::string &path
 }
 
 Status recordWeightFiles(plan::Plan &plan, bool whole) {
-  std::set<std::string> paths;
-  for (const plan::Parameter &parameter : plan.parameters()) addPaths(parameter, paths);
-  for (const std::string &path : paths) {
-    Result<std::string> place = weightPath(plan.model_path(), path);
+  Sources sources;
+  for (const plan::Parameter &parameter : plan.parameters()) addSources(parameter, sources);
+  for (const auto &[name, source] : sources) {
+    Result<std::string> place = weightPath(plan, plan.model_path(), *source);
     if (!place) return place.status();
     std::error_code failure;
     if (!fs::exists(*place, failure)) continue; // a plan can be made before its weights are
@@ -68,7 +77,8 @@ Status recordWeightFiles(plan::Plan &plan, bool whole) {
     if (!file) return file.status();
     const std::string_view bytes = (*file)->bytes();
     plan::WeightFile &known = *plan.add_weight_files();
-    known.set_path(path);
+    known.set_path(source->path());
+    known.set_in_checkpoint(source->in_checkpoint());
     known.set_bytes(static_cast<int64_t>(bytes.size()));
     known.set_modified(modifiedAt(*place));
     known.set_sampled(sampledDigest(bytes));
@@ -77,20 +87,21 @@ Status recordWeightFiles(plan::Plan &plan, bool whole) {
   return Status::ok();
 }
 
-Status checkWeightFile(const plan::Plan &plan, const std::string &path, const std::string &place,
+Status checkWeightFile(const plan::Plan &plan, const plan::Source &source, const std::string &place,
                        const MappedFile &file, const WeightCheck &check) {
-  auto known = std::find_if(plan.weight_files().begin(), plan.weight_files().end(),
-                            [&](const plan::WeightFile &one) { return one.path() == path; });
+  auto known = std::find_if(plan.weight_files().begin(), plan.weight_files().end(), [&](const plan::WeightFile &one) {
+    return one.path() == source.path() && one.in_checkpoint() == source.in_checkpoint();
+  });
   const bool isKnown = known != plan.weight_files().end();
   if (check.whole && (!isKnown || known->whole().empty()))
     return inputError(
         fmt::format("{}: the plan does not hold the digest of all of it: compile it with --check-weights", place));
   if (!isKnown) return Status::ok(); // it was not there when the plan was compiled
   auto changed = [&](const std::string &how) {
-    return inputError(
-        fmt::format("{}: {} since the plan was compiled. Compile the plan again to train from it as it is, "
-                    "or give the model that it was compiled for (--model)",
-                    place, how));
+    return inputError(fmt::format(
+        "{}: {} since the plan was compiled. Compile the plan again to train from it as it "
+        "is{}",
+        place, how, source.in_checkpoint() ? "" : ", or give the model that it was compiled for (--model)"));
   };
   const std::string_view bytes = file.bytes();
   if (static_cast<int64_t>(bytes.size()) != known->bytes())

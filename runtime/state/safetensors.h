@@ -72,6 +72,9 @@ public:
   const std::map<std::string, TensorView> &tensors() const { return views; }
   const std::map<std::string, std::string> &metadata() const { return meta; }
   const TensorView *find(const std::string &name) const;
+  int64_t offsetOf(const TensorView &view) const { // of its bytes in the file
+    return reinterpret_cast<const char *>(view.bytes.data()) - file->bytes().data();
+  }
   void releasePages() const { file->releasePages(); } // see MappedFile
 
 private:

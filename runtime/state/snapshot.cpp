@@ -70,6 +70,7 @@ std::string planFingerprint(const plan::Plan &plan) {
   same.clear_recipe_yaml();
   same.clear_cluster_yaml();
   same.clear_model_path();
+  same.clear_checkpoint_path();
   same.clear_weight_files();
   same.clear_threads_per_device();
   same.mutable_training()->clear_data_yaml();

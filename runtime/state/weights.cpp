@@ -52,6 +52,23 @@ Status checkBox(std::span<const int64_t> shape, const Shard &box) {
   return inside ? Status::ok() : inputError("a part that is asked for lies outside of its tensor");
 }
 
+// The shard of a parameter whose matrix [n, m] the source has as [m, n]. The parameter's own shape may be a view of it.
+Status copyTransposed(const std::byte *source, plan::DType type, const plan::Parameter &parameter,
+                      std::span<const int64_t> shape, const Shard &shard, std::byte *out) {
+  if (parameter.original_shape_size() != 2) return inputError("is no matrix, and its source is transposed");
+  if (!isFloat(type) || !isFloat(parameter.dtype()))
+    return inputError(fmt::format("{} is not transposed to {}", name(type), name(parameter.dtype())));
+  const int64_t rows = parameter.original_shape(0), columns = parameter.original_shape(1);
+  const int64_t from = byteSize(type), to = byteSize(parameter.dtype());
+  forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
+    for (int64_t i = 0; i < run; ++i) {
+      const int64_t element = (at + i) % columns * rows + (at + i) / columns;
+      storeFloat(parameter.dtype(), loadFloat(type, source + element * from), out + (done + i) * to);
+    }
+  });
+  return Status::ok();
+}
+
 Status writeValue(plan::DType dtype, double value, std::byte *out) {
   if (isFloat(dtype)) {
     storeFloat(dtype, value, out);
@@ -67,19 +84,65 @@ Status writeValue(plan::DType dtype, double value, std::byte *out) {
 WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath, WeightCheck check)
     : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath), check(std::move(check)) {}
 
-Result<const MappedFile *> WeightReader::file(const std::string &relative) {
+Result<const MappedFile *> WeightReader::file(const plan::Source &source) {
   std::lock_guard guard(lock);
-  auto found = files.find(relative);
+  const std::pair key(source.in_checkpoint(), source.path());
+  auto found = files.find(key);
   if (found != files.end()) return found->second.get();
-  Result<std::string> place = weightPath(modelPath, relative);
+  Result<std::string> place = weightPath(plan, modelPath, source);
   if (!place) return place.status();
   const std::string &path = *place;
   Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(path);
   if (!bytes)
-    return inputError(bytes.status().message() +
-                      "; the plan reads its weights from there (--model gives another place)");
-  CLEAVE_RETURN_IF_ERROR(checkWeightFile(plan, relative, path, **bytes, check));
-  return (files[relative] = std::move(*bytes)).get();
+    return inputError(bytes.status().message() + (source.in_checkpoint()
+                                                      ? "; the plan begins with the weights there"
+                                                      : "; the plan reads its weights from there (--model gives "
+                                                        "another place)"));
+  CLEAVE_RETURN_IF_ERROR(checkWeightFile(plan, source, path, **bytes, check));
+  return (files[key] = std::move(*bytes)).get();
+}
+
+Result<const std::byte *> WeightReader::bytesOf(const plan::Source &source, int64_t elements) {
+  Result<const MappedFile *> opened = file(source);
+  if (!opened) return opened.status();
+  const std::string_view bytes = (*opened)->bytes();
+  const int64_t needed = elements * byteSize(source.dtype());
+  if (source.length() != needed)
+    return inputError(fmt::format("{} bytes are stored, its shape needs {}", source.length(), needed));
+  auto size = static_cast<int64_t>(bytes.size());
+  if (source.offset() < 0 || needed > size || source.offset() > size - needed)
+    return inputError(fmt::format("the weight file '{}' is too short: bytes {} to {} are needed, it has {}",
+                                  source.path().empty() ? modelPath : source.path(), source.offset(),
+                                  source.offset() + needed, size));
+  return reinterpret_cast<const std::byte *>(bytes.data()) + source.offset();
+}
+
+Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
+                              std::span<std::byte> out) {
+  const plan::Source &source = parameter.file();
+  if (source.runs().empty()) {
+    Result<const std::byte *> bytes = bytesOf(source, elementCount(shape));
+    if (!bytes) return bytes.status();
+    if (!source.transposed())
+      return copyBox(*bytes, source.dtype(), shape, shard, out.data(), parameter.dtype());
+    return copyTransposed(*bytes, source.dtype(), parameter, shape, shard, out.data());
+  }
+  Status copied = Status::ok();
+  int64_t begin = 0; // of the run, in elements of the parameter
+  for (const plan::Source &run : source.runs()) {
+    const int64_t width = byteSize(run.dtype()), count = width ? run.length() / width : 0;
+    Result<const std::byte *> bytes = bytesOf(run, count);
+    if (!bytes) return bytes.status();
+    forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t length) {
+      const int64_t from = std::max(at, begin), to = std::min(at + length, begin + count);
+      if (from >= to || !copied) return;
+      const int64_t size[] = {to - from};
+      copied = copyBox(*bytes + (from - begin) * width, run.dtype(), size, {{0}, {to - from}},
+                       out.data() + (done + from - at) * byteSize(parameter.dtype()), parameter.dtype());
+    });
+    begin += count;
+  }
+  return copied;
 }
 
 Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out) {
@@ -102,20 +165,7 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
   }
   switch (parameter.source_case()) {
   case plan::Parameter::kFile: {
-    const plan::Source &source = parameter.file();
-    Result<const MappedFile *> opened = file(source.path());
-    if (!opened) return fail(opened.status().message());
-    std::string_view bytes = (*opened)->bytes();
-    int64_t needed = elementCount(shape) * byteSize(source.dtype());
-    if (source.length() != needed)
-      return fail(fmt::format("{} bytes are stored, its shape needs {}", source.length(), needed));
-    auto size = static_cast<int64_t>(bytes.size());
-    if (source.offset() < 0 || needed > size || source.offset() > size - needed)
-      return fail(fmt::format("the weight file '{}' is too short: bytes {} to {} are needed, it has {}",
-                              source.path().empty() ? modelPath : source.path(), source.offset(),
-                              source.offset() + needed, size));
-    Status copied = copyBox(reinterpret_cast<const std::byte *>(bytes.data()) + source.offset(), source.dtype(), shape,
-                            shard, out.data(), parameter.dtype());
+    Status copied = readFile(parameter, shape, shard, out);
     return copied ? copied : fail(copied.message());
   }
   case plan::Parameter::kFill:

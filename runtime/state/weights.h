@@ -29,12 +29,16 @@ public:
   Status initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out);
 
 private:
-  Result<const MappedFile *> file(const std::string &relative);
+  Result<const MappedFile *> file(const plan::Source &source);
+  // The bytes of a source, which are so many elements.
+  Result<const std::byte *> bytesOf(const plan::Source &source, int64_t elements);
+  Status readFile(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
+                  std::span<std::byte> out);
 
   const plan::Plan &plan;
   std::string modelPath;
   WeightCheck check;
-  std::map<std::string, std::shared_ptr<MappedFile>> files;
+  std::map<std::pair<bool, std::string>, std::shared_ptr<MappedFile>> files; // by Source.in_checkpoint, path
   std::mutex lock;
 };
 

@@ -80,7 +80,9 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
             "zeros}]}\n"
             "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n"),
-        withLoss("lora: {match: ['*q_proj*', v], rank: 4, alpha: 2.5, dropout: 0.05}")}) {
+        withLoss("lora: {match: ['*q_proj*', v], rank: 4, alpha: 2.5, dropout: 0.05}"),
+        withLoss("init: {kind: safetensors, path: /hub, prefix: model., names: file, missing: keep, rules: [{match: "
+                 "head, kind: zeros}]}")}) {
     Recipe recipe = parsed(text);
     Recipe again = parsed(recipe.resolved());
     EXPECT_EQ(again.resolved(), recipe.resolved());
@@ -88,6 +90,7 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
     EXPECT_EQ(again.optimizer.lr.milestones, recipe.optimizer.lr.milestones);
     EXPECT_EQ(again.optimizer.beta2, recipe.optimizer.beta2);
     EXPECT_EQ(again.init.rules.size(), recipe.init.rules.size());
+    EXPECT_EQ(again.init.checkpoint, recipe.init.checkpoint);
     EXPECT_EQ(again.dropout.rate, recipe.dropout.rate);
     ASSERT_EQ(again.lora.has_value(), recipe.lora.has_value());
     if (recipe.lora)
@@ -130,6 +133,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
               HasSubstr("'data.std' must list numbers above 0, one is '0'"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: [nan]}")), HasSubstr("one is 'nan'"));
+  EXPECT_THAT(fault(withLoss("init: {kind: safetensors}")), HasSubstr("r.yaml:2: 'init' of kind safetensors needs a"));
+  EXPECT_THAT(fault(withLoss("init: {kind: zeros, path: x}")),
+              HasSubstr("'init.path' is for kind safetensors, not zeros"));
   EXPECT_THAT(fault(withLoss("lora: {rank: 4}")), HasSubstr("r.yaml:2: 'lora' needs 'match'"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], rank: 0}")), HasSubstr("'lora.rank' must be at least 1, is 0"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], dropout: 1}")),

@@ -93,6 +93,20 @@ TEST(Verify, NumbersThatHostAndMachineTakeAreBounded) {
                 file.set_path("../../etc/shadow");
               }),
               HasSubstr("outside of the model's folder"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                plan::Source &run = *p.mutable_parameters(0)->mutable_file()->add_runs();
+                run.set_dtype(plan::F32);
+                run.set_length(4);
+              }),
+              HasSubstr("the runs of its file slice are not of its elements"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                plan::Source &file = *p.mutable_parameters(0)->mutable_file();
+                file.set_dtype(plan::F32);
+                file.set_length(4 * p.parameters(0).shape(0) * p.parameters(0).shape(1));
+                file.set_transposed(true);
+                p.mutable_parameters(0)->clear_original_shape();
+              }),
+              HasSubstr("its file slice is transposed, and it is no matrix"));
 }
 
 TEST(Verify, CommandsFitTheirBuffers) {

@@ -101,6 +101,57 @@ TEST_F(StateTest, WeightsAreReadBySlice) {
   EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("`init`"));
 }
 
+// The checkpoint has [6, 4] where the parameter is [4, 6], and 16 bits where it has 32.
+TEST_F(StateTest, WeightsOfACheckpointAreTurned) {
+  plan::Plan plan = planWith({{"dp", 2}, {"tp", 2}});
+  plan::Parameter &w = addParameter(plan, "w", {4, 6}, {{"dp"}, {"tp"}});
+  w.add_original_shape(4);
+  w.add_original_shape(6);
+  std::vector<uint16_t> values(24);
+  for (size_t i = 0; i < 24; ++i) storeFloat(plan::BF16, double(i), reinterpret_cast<std::byte *>(&values[i]));
+  fs::create_directories(folder / "hub");
+  write("hub/w.safetensors", std::string(reinterpret_cast<const char *>(values.data()), 48));
+  plan.set_checkpoint_path((folder / "hub").string());
+  plan::Source &source = *w.mutable_file();
+  source.set_in_checkpoint(true);
+  source.set_path("w.safetensors");
+  source.set_length(48);
+  source.set_dtype(plan::BF16);
+  source.set_transposed(true);
+  std::vector<float> local(6);
+  auto read = [&] { return WeightReader(plan).initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(); };
+  EXPECT_EQ(read(), "");
+  EXPECT_THAT(local, ElementsAre(14, 18, 22, 15, 19, 23)); // rows 2 and 3, columns 3 to 5: element (r, c) is 4 c + r
+  w.clear_original_shape();
+  EXPECT_THAT(read(), HasSubstr("is no matrix, and its source is transposed"));
+}
+
+// The gates of an LSTM lie in another order: elements 12 to 18 of the file are the first of the parameter.
+TEST_F(StateTest, WeightsOfACheckpointArePutTogether) {
+  plan::Plan plan = planWith({{"tp", 3}});
+  plan::Parameter &w = addParameter(plan, "w", {3, 6}, {{}, {"tp"}});
+  std::vector<float> values(18);
+  std::iota(values.begin(), values.end(), 0.0f);
+  write("w.safetensors", textOf(values));
+  plan.set_checkpoint_path(folder.string());
+  for (int64_t begin : {12, 0, 6}) {
+    plan::Source &run = *w.mutable_file()->add_runs();
+    run.set_in_checkpoint(true);
+    run.set_path("w.safetensors");
+    run.set_offset(4 * begin);
+    run.set_length(24);
+    run.set_dtype(plan::F32);
+  }
+  std::vector<float> local(6);
+  auto read = [&] { return WeightReader(plan).initialize(w, shardFor(plan, w, 1), bytesOf(local)).message(); };
+  EXPECT_EQ(read(), "");
+  EXPECT_THAT(local, ElementsAre(14, 15, 2, 3, 8, 9));
+  w.mutable_file()->mutable_runs(2)->set_offset(52);
+  EXPECT_THAT(read(), HasSubstr("too short"));
+  w.mutable_file()->mutable_runs(1)->set_path("../w.safetensors");
+  EXPECT_THAT(read(), HasSubstr("outside of the checkpoint's folder"));
+}
+
 // A file that was changed is named; so is the way out.
 TEST_F(StateTest, ChangedWeightsAreRefused) {
   plan::Plan plan = planWith({{"dp", 1}});
