@@ -27,7 +27,7 @@
 //   %u = plan.launch @sgd(%p, %g) {plan.wait = [2]}
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
-#include "compiler/codegen/command_list.h"
+#include "compiler/codegen/command_order.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/policy.h"
 #include "runtime/plan/routine.h"
@@ -38,37 +38,12 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-bool isOfPhase(Operation *op, StringRef name) {
-  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase && phase.getValue() == name;
-}
-bool isUpdate(Operation *op) { return isOfPhase(op, "update"); }
-// Does the operation run on a stream of communication?
-bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
-bool isBetweenStages(Operation *op) {
-  auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
-  return collective && llvm::any_of(collective.getAxes().getAsRange<StringAttr>(),
-                                    [](StringAttr axis) { return axis.getValue() == "pp"; });
-}
 // The number of a transfer or a collective between stages, in the sequence that all ranks know.
 int64_t numberOf(Operation *op) {
   if (auto send = dyn_cast<plan::SendCommandOp>(op)) return send.getTag();
   if (auto receive = dyn_cast<plan::ReceiveCommandOp>(op)) return receive.getTag();
   return cast<plan::CollectiveCommandOp>(op).getSequence();
 }
-// `mesh`: of GPUs, whose collectives have a stream an axis; null: of CPUs, where a stream is a thread.
-int64_t streamFor(Operation *op, const dist::Mesh *mesh) {
-  if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op); collective && mesh) {
-    dist::Axes axes;
-    for (StringAttr axis : collective.getAxes().getAsRange<StringAttr>()) axes.push_back(axis.str());
-    return runtime::laneAlong(*mesh, axes);
-  }
-  if (isCollective(op)) return runtime::communicationLane;
-  if (isa<plan::ReceiveCommandOp>(op)) return runtime::receiveLane;
-  return isFetch(op) ? runtime::fetchLane : isEvict(op) ? runtime::evictLane : runtime::computeLane;
-}
-// No command of the plan: costs nothing and takes no place in the order.
-bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
 
 class Scheduler {
 public:
@@ -103,13 +78,12 @@ public:
     for (Operation *op : program) emit(op);
     if (contradiction) return contradiction;
     prefetchGathers();
-    prefetchFromHost();
+    departures = orderHostCopies(order, isOfStage);
     for (Operation *op : order) op->moveBefore(block.getTerminator());
     return nullptr;
   }
 
-  // Memory that evictions leave is free again for the work after a command: that command waits for them.
-  llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> departures;
+  Departures departures;
 
 private:
   struct Deferred {
@@ -191,7 +165,7 @@ private:
         continue;
       llvm::DenseSet<Attribute> waiting;
       for (Value result : meeting.getResults())
-        if (bytesOf(&meeting) <= mostOfNumber || isSign(result)) // whatever its kernel makes besides
+        if (resultBytes(&meeting) <= mostOfNumber || isSign(result)) // whatever its kernel makes besides
           for (Operation *user : result.getUsers())
             if (Attribute owner = ownerOf(user)) waiting.insert(owner);
       if (waiting.size() < 2) continue;
@@ -383,7 +357,7 @@ private:
     for (Operation *op : order) {
       if (!isCollective(op) || !isLazy(op) || isBetweenStages(op)) continue;
       gathers.push_back(op);
-      largest = std::max(largest, bytesOf(op));
+      largest = std::max(largest, resultBytes(op));
     }
     if (gathers.empty()) return;
     Early before;
@@ -392,168 +366,28 @@ private:
     Operation *previousStart = nullptr;
     int64_t blockBytes = 0;
     for (Operation *gather : gathers) {
-      if (!blockStart || blockBytes + bytesOf(gather) > largest) {
+      if (!blockStart || blockBytes + resultBytes(gather) > largest) {
         previousStart = blockStart;
         blockStart = gather;
         blockBytes = 0;
       }
-      blockBytes += bytesOf(gather);
+      blockBytes += resultBytes(gather);
       if (!previousStart) continue;
       before[previousStart].push_back(gather);
       moved.insert(gather);
     }
     if (moved.empty()) return;
     // A gather stands just before its first consumer: the previous block's first gather is where its use begins.
-    reorder(before, moved);
-  }
-
-  using Early = llvm::DenseMap<Operation *, SmallVector<Operation *>>; // after an op, what is issued there
-  // An op that marks a place may have moved itself; its place in the old order counts.
-  void reorder(const Early &early, const llvm::DenseSet<Operation *> &moved) {
-    SmallVector<Operation *> newOrder;
-    llvm::DenseSet<Operation *> placed;
-    auto place = [&](Operation *op, auto &&self) -> void {
-      if (!placed.insert(op).second) return;
-      for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp()) self(producer, self); // reads, views, own parts: shallow
-      newOrder.push_back(op);
-    };
-    for (Operation *op : order) {
-      if (!moved.contains(op)) place(op, place);
-      auto ahead = early.find(op);
-      if (ahead == early.end()) continue;
-      for (Operation *command : ahead->second) place(command, place);
-    }
-    order = std::move(newOrder);
-  }
-
-  // Each fetch stands just before its first consumer, each eviction just after what it takes away. The first bucket is
-  // fetched from the middle of the backward pass before it on; in a function of a stage, from its begin on.
-  void prefetchFromHost() {
-    struct Bucket {
-      size_t begin = 0; // where the first consumer stands
-      int64_t bytes = 0;
-      SmallVector<Operation *> fetches;
-      Operation *lastEviction = nullptr;
-    };
-    SmallVector<Bucket> uses; // by first consumer
-    llvm::DenseMap<Operation *, size_t> places;
-    for (auto [place, op] : llvm::enumerate(order)) places[op] = place;
-    for (Operation *op : order) {
-      if (!isFetch(op)) continue;
-      size_t first = order.size();
-      for (Operation *user : op->getUsers())
-        if (auto place = places.find(user); place != places.end()) first = std::min(first, place->second);
-      if (uses.empty() || uses.back().begin != first) uses.emplace_back().begin = first;
-      uses.back().bytes += bytesOf(op);
-      uses.back().fetches.push_back(op);
-    }
-    if (uses.empty()) return leaveInTurn(0);
-    llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
-    int64_t largest = 0, all = 0;
-    for (const Bucket &use : uses) {
-      largest = std::max(largest, use.bytes);
-      all += use.bytes;
-    }
-    largest = std::max(largest, all / policy::hostBuckets);
-    SmallVector<Bucket> buckets;
-    for (Bucket &use : uses) {
-      if (buckets.empty() || buckets.back().bytes + use.bytes > largest) {
-        buckets.push_back(std::move(use));
-        continue;
-      }
-      buckets.back().bytes += use.bytes;
-      buckets.back().fetches.append(use.fetches);
-    }
-    for (auto [place, op] : llvm::enumerate(order)) {
-      if (!isEvict(op)) continue;
-      auto after = llvm::partition_point(buckets, [&](const Bucket &bucket) { return bucket.begin <= place; });
-      if (after != buckets.begin()) std::prev(after)->lastEviction = op;
-    }
-    leaveInTurn(largest);
-    size_t start = 0; // where the first bucket is fetched
-    if (!isOfStage) {
-      auto firstUse = order.begin() + ptrdiff_t(buckets[0].begin);
-      auto backward = beginOfBackward(order.begin(), firstUse);
-      start = size_t((backward == firstUse ? 0 : backward - order.begin()) + (firstUse - order.begin())) / 2;
-    }
-    Early early;
-    llvm::DenseSet<Operation *> moved;
-    for (size_t i = 0; i < buckets.size(); ++i) {
-      Operation *place = i ? order[buckets[i - 1].begin] : order[start];
-      early[place].append(buckets[i].fetches);
-      moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
-      if (i >= 2 && buckets[i - 2].lastEviction) departures[place].push_back(buckets[i - 2].lastEviction);
-    }
-    reorder(early, moved);
-  }
-
-  // Values that the forward pass keeps leave in buckets, too, of so many bytes unless one value or a sixteenth of all
-  // has more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
-  // command later). The last ones have left half way to the backward pass.
-  void leaveInTurn(int64_t largest) {
-    SmallVector<Operation *> leaving(
-        llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
-    int64_t all = 0;
-    for (Operation *op : leaving) {
-      all += bytesOf(op);
-      largest = std::max(largest, bytesOf(op));
-    }
-    largest = std::max(largest, all / policy::hostBuckets);
-    SmallVector<Operation *> lastOf; // by bucket
-    int64_t bytes = 0;
-    for (Operation *op : leaving) {
-      bytes += bytesOf(op);
-      if (lastOf.empty() || bytes > largest) {
-        bytes = bytesOf(op);
-        Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
-        if (lastOf.size() >= 2) {
-          Operation *gone = lastOf[lastOf.size() - 2];
-          auto next = std::find_if(std::max(llvm::find(order, maker), llvm::find(order, gone)), order.end(), isCompute);
-          if (next != order.end()) departures[*next].push_back(gone);
-        }
-        lastOf.push_back(op);
-      }
-      lastOf.back() = op;
-    }
-    if (isOfStage || lastOf.empty()) return;
-    auto left = llvm::find(order, lastOf.back());
-    auto product = beginOfBackward(left, order.end());
-    if (product == order.end()) return;
-    auto half = std::find_if(left + (product - left) / 2, product, isCompute);
-    departures[*half].push_back(lastOf.back());
-  }
-
-  // The first product of the backward pass there: kernels prepare for it in the forward pass. Without one what is
-  // first.
-  using Position = SmallVector<Operation *>::iterator;
-  static Position beginOfBackward(Position begin, Position end) {
-    auto product = std::find_if(begin, end, [](Operation *op) { return isBackward(op) && isProduct(op); });
-    return product != end ? product : std::find_if(begin, end, isBackward);
-  }
-
-  static bool isCompute(Operation *op) {
-    return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
-  }
-
-  static bool isBackward(Operation *op) {
-    auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-    return phase && phase.getValue() == "backward";
-  }
-
-  static int64_t bytesOf(Operation *op) {
-    int64_t bytes = 0;
-    for (Value result : op->getResults()) bytes += tensorBytes(result.getType());
-    return bytes;
+    moveAhead(order, before, moved);
   }
 
   static constexpr int64_t mostOfNumber = 64; // bytes of a command's results that are numbers
 
   Block &block;
   const SymbolTable &symbols;
-  const bool isOfStage;                           // a forward or backward pass of a pipeline's stage
-  const bool oneWay;                              // no received value depends on one that is sent
-  SmallVector<Operation *> program, order, chain; // chain: sends and collectives between stages
+  const bool isOfStage;               // a forward or backward pass of a pipeline's stage
+  const bool oneWay;                  // no received value depends on one that is sent
+  CommandOrder program, order, chain; // chain: sends and collectives between stages
   llvm::DenseSet<Operation *> lazy, done;
   llvm::DenseSet<Attribute> read;                                  // parameters and states
   llvm::DenseMap<Operation *, SmallVector<Operation *>> consumers; // one entry a use, and those that must come later
@@ -565,8 +399,7 @@ private:
 };
 
 // Streams, events and the order of the collectives, for the order that now stands.
-void assignEvents(Block &block, const llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> &departures,
-                  const dist::Mesh *mesh) {
+void assignEvents(Block &block, const Departures &departures, const dist::Mesh *mesh) {
   Builder builder(block.getParentOp()->getContext());
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;

@@ -1,6 +1,6 @@
 // Writes func.func @model and the onnx.param symbols of an opened, flattened and classified model.
 #pragma once
-#include "compiler/import/initial_weights.h"
+#include "compiler/import/weights/initial_weights.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace cleave::import_ {

@@ -19,7 +19,7 @@
 // - If, Loop, Scan keep their bodies as regions of onnx.node; onnx_attributes maps each graph attribute's name to the
 //   number of its region (i64); a body ends with an onnx.node "yield" of domain "cleave".
 #pragma once
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/parameters.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/LogicalResult.h"

@@ -1,6 +1,6 @@
 // The nodes and the parameters of a model's file, before any IR.
 #pragma once
-#include "compiler/import/initial_weights.h"
+#include "compiler/import/weights/initial_weights.h"
 
 namespace cleave::import_ {
 

@@ -32,7 +32,7 @@ def ParamOp : Onnx_Op<"param", [Symbol]> {
     "optimizer_state", "running_statistic", "accumulator". Data comes from `path`/`offset`/`length` (path relative to
     the model's folder, "" inside the .onnx file; the bytes are row-major little-endian of `file_type`), or from `fill`,
     or from `init` (a dictionary: kind, mean, std, low, high, stream; or `sources`, places in the recipe's checkpoint:
-    compiler/import/initial_weights.h).
+    compiler/import/weights/initial_weights.h).
     `original_shape`: the initializer's own shape where `type` is a view of it. `aliases`: names of tied initializers.
     `used_by`: the first node that reads it. `sharding` (after planning): its home layout, a #dist.sharding.
     `of`: the parameter an optimizer state or accumulator belongs to.

@@ -10,7 +10,7 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/threads/parallel.h"
 #include "runtime/threads/thread_count.h"
 #include <algorithm>

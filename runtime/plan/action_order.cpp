@@ -1,6 +1,6 @@
 #include "runtime/plan/action_order.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 

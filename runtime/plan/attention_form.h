@@ -5,7 +5,7 @@
 //   form->query[0] ... form->query[3]               // strides of batch, heads, positions, features, in elements
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/status.h"
 #include <array>
 

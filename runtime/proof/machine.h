@@ -3,7 +3,7 @@
 //
 // Programs run until they need what another one has not sent yet. Of an action, each lane's commands run in issue order
 // and after the events that they wait for, in one of the orders that this leaves: the static verifier has shown that no
-// two commands that touch the same bytes may run in another one (runtime/plan/verify.h).
+// two commands that touch the same bytes may run in another one (runtime/plan/verify/verify.h).
 #pragma once
 #include "compiler/sharding/mesh.h"
 #include "graph.pb.h"

@@ -1,7 +1,7 @@
 #include "runtime/proof/prove.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/proof/evaluate.h"
 #include "runtime/proof/reference.h"
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <fmt/core.h>

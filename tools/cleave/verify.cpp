@@ -1,5 +1,5 @@
 // cleave verify X.plan: static checks, then the plan's numbers against the unpartitioned reference.
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/executor/rehearse.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/proof/prove.h"

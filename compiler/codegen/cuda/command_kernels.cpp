@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/command_code.h"
+#include "compiler/codegen/cuda/grid_schedule.h"
 #include "compiler/codegen/memory_plan.h"
 #include "compiler/elements/element_data.h"
 #include "runtime/plan/dtype.h"
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int64_t threads = 256;
 constexpr int64_t scatterThreads = 256;
-constexpr int64_t vectorBytes = 16;
 
 plan::AffineOfCoordinate constant(int64_t value) {
   plan::AffineOfCoordinate affine;

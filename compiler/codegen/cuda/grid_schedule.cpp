@@ -4,7 +4,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int64_t vectorBytes = 16;    // the widest load of a thread
 constexpr int64_t flatThreads = 256;   // a multiple of every width keeps blocks on whole vectors
 constexpr int64_t warpRow = 1024;      // rows up to here are a warp's: 32 elements a lane, no barrier
 constexpr int64_t blockRow = 8192;     // rows up to here stay in the registers of 256 threads

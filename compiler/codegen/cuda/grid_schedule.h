@@ -12,7 +12,8 @@
 
 namespace cleave::codegen {
 
-inline constexpr int64_t warp = 32; // threads
+inline constexpr int64_t warp = 32;        // threads
+inline constexpr int64_t vectorBytes = 16; // the widest load of a thread
 
 struct GridSchedule {
   KernelSchedule::Shape shape = KernelSchedule::Flat;

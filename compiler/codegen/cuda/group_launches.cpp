@@ -1,6 +1,6 @@
 #include "compiler/codegen/cuda/group_launches.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 #include <string>

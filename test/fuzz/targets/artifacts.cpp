@@ -1,7 +1,7 @@
 // onnxruntime-training's folders: eval_model.onnx, training_model.onnx, optimizer_model.onnx and the checkpoint (the
 // parts of an input, input_file.h). Opened or refused with a word.
 #include "compiler/import/artifacts.h"
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/parameters.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/model_words.h"
 #include "test/fuzz/target.h"

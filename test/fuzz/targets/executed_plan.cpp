@@ -1,6 +1,6 @@
 // Plans (plan_mutator.h) that the static verifier takes go on as `run` and `verify` do: a rehearsal, a step of
 // training, a step beside the reference. They start from plans that were compiled for this machine (test/fuzz/run).
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "test/fuzz/execute_plan.h"
 #include "test/fuzz/plan_mutator.h"
 #include "test/fuzz/target.h"

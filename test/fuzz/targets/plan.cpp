@@ -1,5 +1,5 @@
 // Plans (plan_mutator.h): the static verifier takes them or says what is wrong. Their code is not loaded.
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "test/fuzz/plan_mutator.h"
 #include "test/fuzz/target.h"
 

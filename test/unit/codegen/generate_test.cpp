@@ -9,7 +9,7 @@
 #include "mlir/Parser/Parser.h"
 #include "runtime/comm/local.h"
 #include "runtime/executor/executor.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <cmath>
 #include <gtest/gtest.h>
 

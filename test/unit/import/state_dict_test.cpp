@@ -1,5 +1,5 @@
-#include "compiler/import/state_dict.h"
-#include "compiler/import/stated_reads.h"
+#include "compiler/import/weights/state_dict.h"
+#include "compiler/import/weights/stated_reads.h"
 #include "test/unit/import/model_builder.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include "compiler/planner/certify/whole_units.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/space/settings.h"
-#include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/each_plan.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
@@ -14,8 +14,10 @@
 namespace cleave::planner {
 namespace {
 
-using testing::eachCut;
+using testing::eachRecomputation;
+using testing::enumerate;
 using testing::FirstStages;
+using testing::Plans;
 using testing::ProblemBuilder;
 
 const std::vector<Recompute> everyWay = {Recompute::None, Recompute::Selective, Recompute::Full};
@@ -55,48 +57,6 @@ Problem chain(std::mt19937 &random) {
   }
   b.op("loss", "Sum", "bsh->", {x});
   return b.problem;
-}
-
-void eachRecomputation(const std::vector<Unit> &units, const std::vector<Recompute> &ways,
-                       const std::function<void(const std::vector<Recompute> &)> &visit) {
-  std::vector<Recompute> recompute(units.size(), ways[0]);
-  std::function<void(size_t)> set = [&](size_t unit) {
-    if (unit == units.size()) return visit(recompute);
-    for (Recompute way : ways) {
-      if (!units[unit].isBlock && way != ways[0]) continue;
-      recompute[unit] = way;
-      set(unit + 1);
-    }
-    recompute[unit] = ways[0];
-  };
-  set(0);
-}
-
-struct Plans {
-  std::vector<std::pair<double, double>> all; // seconds, bytes
-  double best(double limit) const {
-    double least = infinity;
-    for (auto [seconds, bytes] : all)
-      if (bytes <= limit) least = std::min(least, seconds);
-    return least;
-  }
-};
-
-Plans enumerate(const StageProblem &problem) {
-  Plans plans;
-  const std::vector<Unit> &units = problem.model->layout->units;
-  std::vector<Recompute> ways = problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed;
-  eachCut(int(units.size()), problem.stages(), [&](const std::vector<int> &starts) {
-    if (!problem.firstUnits.empty() && starts != problem.firstUnits) return;
-    eachRecomputation(units, ways, [&](const std::vector<Recompute> &recompute) {
-      StagePlan plan;
-      plan.firstUnits = starts;
-      plan.recompute = recompute;
-      PlanEvaluation evaluation = evaluatePlan(problem, plan);
-      plans.all.emplace_back(evaluation.predicted.stepSeconds, evaluation.predicted.memory.total());
-    });
-  });
-  return plans;
 }
 
 // A model on eight devices of which two share a node, so that four of tensor parallelism do not, with a slow network.
@@ -567,48 +527,6 @@ TEST(StageBound, OfFewCutsOnSharedCoresTheFastestIsKnown) {
       ++count;
     }
   EXPECT_GE(count, 50);
-}
-
-// The bytes that pass between units differ: a stage that begins one unit later may receive more.
-Problem widths(std::mt19937 &random) {
-  ProblemBuilder b("widths", 16);
-  int64_t h = 64;
-  int x = b.input("x", {16, 32, h});
-  for (int i = 0; i < 6; ++i) {
-    const int64_t width = int64_t(32) << (random() % 6);
-    const std::string at = "op" + std::to_string(i);
-    x = b.op(at, "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".w", {h, width})});
-    h = width;
-  }
-  b.op("loss", "Sum", "bsh->", {x});
-  return b.problem;
-}
-
-TEST(StagePlan, ACutThatFitsIsFound) {
-  std::mt19937 random(13);
-  int fits = 0, found = 0;
-  for (int round = 0; round < 60; ++round) {
-    Problem problem = widths(random);
-    Result<Cluster> cluster = parseCluster(round % 2 ? "v100-32g:4" : "cpu:4");
-    Setting setting;
-    setting.pp = 2 + round % 3 / 2 * 2;
-    setting.dp = 4 / setting.pp;
-    setting.microbatches = 4;
-    setting.schedule = "1f1b";
-    const FirstStages split(problem, *cluster, setting);
-    if (!split.isPossible()) continue;
-    StageProblem stages = split.stages(Recompute::None);
-    const Plans plans = enumerate(stages);
-    for (auto [seconds, bytes] : plans.all) {
-      stages.memoryLimit = bytes * (1 + 1e-9);
-      const std::optional<StagePlan> plan = planStages(stages);
-      ASSERT_TRUE(plan);
-      ++fits;
-      found += plan->fits;
-    }
-  }
-  EXPECT_GE(fits, 200);
-  EXPECT_GE(found * 100, fits * 98) << found << " of " << fits;
 }
 
 } // namespace

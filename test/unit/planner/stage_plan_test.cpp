@@ -1,10 +1,11 @@
 // Cuts into stages by formula, against all cuts there are, simulated.
-#include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/each_plan.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <random>
 
 namespace cleave::planner {
 namespace {
@@ -47,6 +48,48 @@ TEST(StagePlan, SlowLinksAreCrossedWhereLayersAreNarrow) {
       equal += secondsOf(planStages(ofFast.stages(Recompute::None))->firstUnits) > 1.5 * best;
     }
   EXPECT_GE(equal, 6); // of 9 are slow with equal stages
+}
+
+// The bytes that pass between units differ: a stage that begins one unit later may receive more.
+Problem widths(std::mt19937 &random) {
+  testing::ProblemBuilder b("widths", 16);
+  int64_t h = 64;
+  int x = b.input("x", {16, 32, h});
+  for (int i = 0; i < 6; ++i) {
+    const int64_t width = int64_t(32) << (random() % 6);
+    const std::string at = "op" + std::to_string(i);
+    x = b.op(at, "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".w", {h, width})});
+    h = width;
+  }
+  b.op("loss", "Sum", "bsh->", {x});
+  return b.problem;
+}
+
+TEST(StagePlan, ACutThatFitsIsFound) {
+  std::mt19937 random(13);
+  int fits = 0, found = 0;
+  for (int round = 0; round < 60; ++round) {
+    Problem problem = widths(random);
+    Result<Cluster> cluster = parseCluster(round % 2 ? "v100-32g:4" : "cpu:4");
+    Setting setting;
+    setting.pp = 2 + round % 3 / 2 * 2;
+    setting.dp = 4 / setting.pp;
+    setting.microbatches = 4;
+    setting.schedule = "1f1b";
+    const testing::FirstStages split(problem, *cluster, setting);
+    if (!split.isPossible()) continue;
+    StageProblem stages = split.stages(Recompute::None);
+    const testing::Plans plans = testing::enumerate(stages);
+    for (auto [seconds, bytes] : plans.all) {
+      stages.memoryLimit = bytes * (1 + 1e-9);
+      const std::optional<StagePlan> plan = planStages(stages);
+      ASSERT_TRUE(plan);
+      ++fits;
+      found += plan->fits;
+    }
+  }
+  EXPECT_GE(fits, 200);
+  EXPECT_GE(found * 100, fits * 98) << found << " of " << fits;
 }
 
 } // namespace

@@ -1,5 +1,6 @@
-// A search for devices of another memory may use what a microbatch costs from the search before it.
+// Devices with twice the memory; a search for them may use what a microbatch costs from the search before it.
 #include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
@@ -34,6 +35,20 @@ TEST(TwiceMemory, SharedCellsGiveTheSameSearch) {
       faster += shared.best->seconds() < before.best->seconds();
     }
   EXPECT_GT(faster, 0);
+}
+
+TEST(TwiceMemory, IsNeverSlowerAndFreesRecomputation) {
+  const Problem problem = testing::gpt({64, 512, 1024, 16, 8, 4096});
+  Cluster cluster = *parseCluster("a100-80g:4");
+  const Constraints constraints = *parseConstraints({}, cluster);
+  Result<Decision> roomy = solve(problem, cluster, constraints, {});
+  ASSERT_TRUE(roomy) << roomy.status().message();
+  EXPECT_DOUBLE_EQ(roomy->twiceMemorySeconds, roomy->predicted.stepSeconds);
+  cluster.device.memoryBytes = roomy->predicted.memory.total() * 0.7;
+  Result<Decision> tight = solve(problem, cluster, constraints, {});
+  ASSERT_TRUE(tight) << tight.status().message();
+  EXPECT_GT(tight->predicted.stepSeconds, roomy->predicted.stepSeconds);
+  EXPECT_NEAR(tight->twiceMemorySeconds, roomy->predicted.stepSeconds, 1e-3 * roomy->predicted.stepSeconds);
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 //
 //   proof_faults COUNT X.plan Y.plan ...      seeds 0 to COUNT - 1, the plans in turn; status 1: a fault was missed
 #include "runtime/plan/plan_file.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/proof/prove.h"
 #include "runtime/verify/compare.h"
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include "runtime/executor/executor.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include <cstring>
 #include <functional>

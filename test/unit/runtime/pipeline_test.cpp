@@ -3,7 +3,7 @@
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include "test/unit/processor_seconds.h"

@@ -1,6 +1,6 @@
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include "test/unit/processor_seconds.h"
 #include "test/unit/runtime/mlp_plan.h"
 #include <functional>

@@ -1,4 +1,4 @@
-#include "compiler/import/exporter_statements.h"
+#include "compiler/import/weights/exporter_statements.h"
 #include <sstream>
 
 namespace cleave::import_ {

@@ -1,9 +1,9 @@
 // The state_dict of a model from PyTorch's TorchScript exporter. It keeps the names of parameters, but calls what it
 // folded "onnx::MatMul_131"; nodes are called after modules, "/encoder/layers.0/linear1/MatMul".
-#include "compiler/import/parameters.h"
-#include "compiler/import/state_dict.h"
-#include "compiler/import/stated_reads.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/import/weights/parameters.h"
+#include "compiler/import/weights/state_dict.h"
+#include "compiler/import/weights/stated_reads.h"
 #include "compiler/names/module_scope.h"
 #include <algorithm>
 #include <fmt/format.h>

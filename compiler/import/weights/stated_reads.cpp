@@ -1,4 +1,4 @@
-#include "compiler/import/stated_reads.h"
+#include "compiler/import/weights/stated_reads.h"
 #include <algorithm>
 #include <cctype>
 

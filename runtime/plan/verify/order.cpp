@@ -1,7 +1,7 @@
 // Order between commands: events, hazards between streams, collectives in their groups.
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>

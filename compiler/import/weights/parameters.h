@@ -10,8 +10,8 @@
 //     val_4 and val_9, both written by the exporter from "fc.weight"                  -> "val_4", alias val_9 tied
 #pragma once
 #include "compiler/import/flatten.h"
-#include "compiler/import/state_dict.h"
 #include "compiler/import/tensor_store.h"
+#include "compiler/import/weights/state_dict.h"
 #include "compiler/recipe/recipe.h"
 
 namespace cleave::import_ {

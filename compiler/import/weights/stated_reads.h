@@ -4,8 +4,8 @@
 //     Add "node_linear_1" (val_17, h.0.ln_1.bias), written for aten.linear(layer_norm, p_h_0_attn_k_proj_weight,
 //     p_h_0_attn_k_proj_bias), reads "h.0.attn.k_proj.bias", which the exporter merged with an equal one
 #pragma once
-#include "compiler/import/exporter_statements.h"
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/exporter_statements.h"
+#include "compiler/import/weights/parameters.h"
 #include <set>
 
 namespace cleave::import_ {

@@ -1,9 +1,9 @@
-#include "compiler/import/parameters.h"
-#include "compiler/import/exporter_statements.h"
-#include "compiler/import/stated_reads.h"
+#include "compiler/import/weights/parameters.h"
 #include "compiler/import/tensor_values.h"
-#include "compiler/import/ties.h"
-#include "compiler/names/first_few.h"
+#include "compiler/import/weights/evidence.h"
+#include "compiler/import/weights/exporter_statements.h"
+#include "compiler/import/weights/notes.h"
+#include "compiler/import/weights/stated_reads.h"
 #include "compiler/recipe/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t integerConstantLimit = 16 << 20; // bytes: larger integer tensors stay in their file
 constexpr int64_t maskConstantLimit = 64 << 10;
 constexpr int64_t frozenConstantLimit = 4 << 10;
-constexpr int64_t scanLimit =
-    1 << 20; // elements: larger multiplied or looked-up weights are not scanned for mask values
 
 struct Initializer {
   StoredTensor tensor;
@@ -24,56 +22,6 @@ struct Initializer {
   std::vector<Use> uses;
   std::map<std::pair<size_t, int>, std::string> identity; // use -> the Identity output it goes through
 };
-
-// Operands that configure an op rather than being a weight.
-bool isConfiguration(const std::string &op, int operand) {
-  static const std::map<std::string, std::set<int>> table = {{"Resize", {1, 2}},
-                                                             {"Upsample", {1}},
-                                                             {"OneHot", {2}},
-                                                             {"Dropout", {1}},
-                                                             {"Pad", {2}},
-                                                             {"Clip", {1, 2}},
-                                                             {"Range", {0, 1, 2}},
-                                                             {"QuantizeLinear", {1}},
-                                                             {"DequantizeLinear", {1}},
-                                                             {"MatMulNBits", {2, 3}},
-                                                             {"RoiAlign", {1}},
-                                                             {"CastLike", {1}},
-                                                             {"EyeLike", {0}},
-                                                             {"NonMaxSuppression", {3, 4}}};
-  auto found = table.find(op);
-  return found != table.end() && found->second.count(operand) > 0;
-}
-
-// Operands that hold a weight whatever its size: a bias of one output, the slope of a PRelu.
-bool isWeightOperand(const std::string &op, int operand) {
-  static const std::map<std::string, std::set<int>> table = {{"MatMul", {0, 1}},
-                                                             {"Gemm", {0, 1, 2}},
-                                                             {"Conv", {1, 2}},
-                                                             {"ConvTranspose", {1, 2}},
-                                                             {"BatchNormalization", {1, 2}},
-                                                             {"LayerNormalization", {1, 2}},
-                                                             {"PRelu", {1}},
-                                                             {"InstanceNormalization", {1, 2}},
-                                                             {"GroupNormalization", {1, 2}},
-                                                             {"RMSNormalization", {1}},
-                                                             {"LSTM", {1, 2, 3}},
-                                                             {"GRU", {1, 2, 3}}};
-  auto found = table.find(op);
-  return found != table.end() && found->second.count(operand) > 0;
-}
-
-// Operands whose integers stand for a weight's real numbers.
-bool isQuantizedOperand(const std::string &op, int operand) {
-  return (op == "DequantizeLinear" && operand == 0) || (op == "MatMulNBits" && operand == 1);
-}
-
-// Operators whose result does not change with small changes of their operands: what only they read cannot train.
-bool isComparison(const std::string &op) {
-  static const std::set<std::string> names = {"Equal",       "Greater", "GreaterOrEqual", "Less",
-                                              "LessOrEqual", "IsNaN",   "IsInf"};
-  return names.count(op) != 0;
-}
 
 class Classifier {
 public:
@@ -95,12 +43,12 @@ public:
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
     for (const std::string &name : order) classifyStatistics(name, initializers.at(name));
-    if (isAnyTrained) noteBiasesLeftOut();
+    if (isAnyTrained) addBiasesLeftOut();
     table.state = stateDictOf(model, flat, table);
     renameCopies();
-    if (isAnyTrained && isTorchScript) noteAnonymous();
-    noteBiasesAlone();
-    tellComputed();
+    if (isAnyTrained && isTorchScript) noteAnonymous(flat, table);
+    noteBiasesAlone(table);
+    noteComputed(computations, table);
     return std::move(table);
   }
 
@@ -442,22 +390,23 @@ private:
     // A signature's parameter may be frozen (sinusoids in an nn.Embedding), so what its numbers say counts there too.
     if (!named) {
       const bool isStated = stated.kind == ExporterStatement::Kind::Parameter;
-      if (!isStated && std::ranges::any_of(uses, [&](const Use &use) { return isComparedPast(use.node); }))
+      if (!isStated && std::ranges::any_of(uses, [&](const Use &use) { return isComparedPast(index, use.node); }))
         return constantUpTo(frozenConstantLimit,
                             "compared with: a grid or a limit; name it in `trainable` to train it");
-      if (!isStated && tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(tensor, uses)) &&
-          !hasWeightUse(initializer, uses))
+      if (!isStated && tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(index, tensor, uses)) &&
+          !hasWeightUse(index, tensor, uses))
         return constantUpTo(maskConstantLimit, "a single number");
       if (!isStated && initializer.fromNode &&
-          !(weightsAreNodes && tensor.elements() > 1 && isReadAsWeight(tensor, uses)))
+          !(weightsAreNodes && tensor.elements() > 1 && isReadAsWeight(index, tensor, uses)))
         return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
-      if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
+      if (!isLargeWeight(index, tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: of -inf, NaN or nothing but 0 and -100 or less");
-      if (isRotary(tensor, uses, isStated) || (!isLargeWeight(tensor, uses) && isTableOfAngles(tensor)))
+      if (isRotary(index, tensor, uses, isStated) || (!isLargeWeight(index, tensor, uses) && isTableOfAngles(tensor)))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
-      if (!isLargeWeight(tensor, uses) && isSinusoidal(tensor))
+      if (!isLargeWeight(index, tensor, uses) && isSinusoidal(tensor))
         return constantUpTo(frozenConstantLimit, "a table of sinusoidal positions; name it in `trainable` to train it");
-      if (!isStated && isNeutral(tensor, uses))
+      if (!isStated &&
+          isNeutral(index, tensor, uses, [&](const std::string &value) { return resolved.contains(value); }))
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
@@ -467,34 +416,10 @@ private:
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
   }
 
-  // Is what a node makes compared with something, past nodes that only move or cast it? By the node itself, too.
-  bool isComparedPast(size_t node) const {
-    static const std::set<std::string> movements = {"Transpose", "Cast",    "Identity", "Slice",
-                                                    "Unsqueeze", "Squeeze", "Reshape",  "Expand"};
-    std::vector<size_t> open = {node};
-    std::set<size_t> seen = {node};
-    while (!open.empty() && seen.size() < 64) {
-      const ::onnx::NodeProto &at = *flat.nodes[open.back()].node;
-      open.pop_back();
-      if (isComparison(at.op_type())) return true;
-      if (!movements.contains(at.op_type()) || at.output_size() == 0) continue;
-      if (auto next = index.consumers.find(at.output(0)); next != index.consumers.end())
-        for (size_t reader : next->second)
-          if (seen.insert(reader).second) open.push_back(reader);
-    }
-    return false;
-  }
-
   bool isNamedExactly(const std::string &name) const {
     return std::ranges::any_of(options.trainable, [&](const std::string &pattern) {
       return pattern == name || pattern == recipe::exactly(name);
     });
-  }
-
-  // A matrix that an operator multiplies by, or looks rows up in; or what is always a weight.
-  bool isReadAsWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {
-    return std::ranges::any_of(uses, [&](const Use &use) { return isWeightOperand(opOf(use), use.operand); }) ||
-           (tensor.shape.size() == 2 && readByGather(index, uses)) || hasWeightUse(initializers.at(tensor.name), uses);
   }
 
   // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha" beside weights of "blocks", and
@@ -507,63 +432,6 @@ private:
     if (!isPath) return false;
     if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
     return isTorchScript;
-  }
-
-  // The value that a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a
-  // parameter.
-  bool isMaskNumber(const StoredTensor &tensor, const std::vector<Use> &uses) const {
-    auto fills = [&](const Use &use) { return opOf(use) == "Where"; };
-    return firstNumber(tensor).value_or(0) <= -100 || (!uses.empty() && std::ranges::all_of(uses, fills));
-  }
-
-  // The bias of a layer with one output: an operand that is always a weight, or added to a product.
-  bool hasWeightUse(const Initializer &initializer, const std::vector<Use> &uses) const {
-    return std::any_of(uses.begin(), uses.end(), [&](const Use &use) {
-      if (isWeightOperand(opOf(use), use.operand)) return true;
-      const ::onnx::NodeProto &node = *flat.nodes[use.node].node;
-      if (node.op_type() != "Add" || node.input_size() != 2 || initializer.tensor.shape.empty()) return false;
-      auto other = index.producer.find(node.input(1 - use.operand));
-      if (other == index.producer.end()) return false;
-      const std::string &op = flat.nodes[other->second].node->op_type();
-      return op == "MatMul" || op == "Einsum" || op == "Conv";
-    });
-  }
-
-  // Frequencies of rotary positions, or their cosines and sines: folded by the exporter (so without a module's dotted
-  // name, and not stated as a parameter), at least two real dimensions, only ever a factor of an elementwise product.
-  bool isRotary(const StoredTensor &tensor, const std::vector<Use> &uses, bool isStated) const {
-    if (tensor.name.ends_with("inv_freq")) return true;
-    auto real = std::count_if(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size > 1; });
-    if (isStated || real < 2 || uses.empty() || tensor.name.find('.') != std::string::npos) return false;
-    return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
-      std::vector<std::string> ops = readers(index, use);
-      return !ops.empty() && std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });
-    });
-  }
-
-  // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements
-  // equal, no module's dotted name, and a product with the layer's own scale comes after the Reshape back.
-  bool isNeutral(const StoredTensor &tensor, const std::vector<Use> &uses) const {
-    if (uses.empty() || tensor.name.find('.') != std::string::npos || !allEqual(tensor)) return false;
-    auto consumers = [&](size_t node) -> std::vector<size_t> {
-      auto found = index.consumers.find(flat.nodes[node].node->output(0));
-      return found == index.consumers.end() ? std::vector<size_t>() : found->second;
-    };
-    auto isOp = [&](size_t node, const char *op) { return flat.nodes[node].node->op_type() == op; };
-    return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
-      if (opOf(use) != "InstanceNormalization" || use.operand == 0) return false;
-      std::vector<size_t> after = consumers(use.node);
-      if (after.size() != 1 || !isOp(after[0], "Reshape")) return false;
-      after = consumers(after[0]);
-      if (after.size() != 1 || !isOp(after[0], "Mul")) return false;
-      const ::onnx::NodeProto &product = *flat.nodes[after[0]].node;
-      return std::any_of(product.input().begin(), product.input().end(),
-                         [&](const std::string &input) { return resolved.count(input) > 0; });
-    });
-  }
-
-  bool isLargeWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {
-    return tensor.elements() > scanLimit && (readByGather(index, uses) || readByProduct(index, uses));
   }
 
   bool isMatrix(const std::string &value) const {
@@ -589,7 +457,7 @@ private:
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
     parameter.foldedFrom = statementOf(name).foldedFrom;
-    if (keepsName && isAnyTrained && !isCopyOfOne(name)) noteComputed(name, parameter.trainable);
+    if (keepsName && isAnyTrained && !isCopyOfOne(name)) addComputed(name, parameter.trainable);
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -640,18 +508,18 @@ private:
   }
 
   // For a tensor that was computed from parameters, which the file may have no longer.
-  void noteComputed(const std::string &computed, bool trains) {
+  void addComputed(const std::string &computed, bool trains) {
     for (const std::string &origin : statementOf(computed).parameters) {
       const bool isKept = initializers.contains(origin);
       if (trains)
-        changed.push_back({origin, computed, isKept});
+        computations.changed.push_back({origin, computed, isKept});
       else if (!isKept)
-        lost.insert("'" + origin + "'");
+        computations.lost.insert("'" + origin + "'");
     }
   }
 
   // PyTorch's exporter leaves biases out that are zero when it exports (those of a fresh attention's `out_proj`).
-  void noteBiasesLeftOut() {
+  void addBiasesLeftOut() {
     static const std::set<std::string> biased = {"Gemm", "Conv", "ConvTranspose"};
     for (const FlatNode &flatNode : flat.nodes) {
       const ::onnx::NodeProto &node = *flatNode.node;
@@ -667,88 +535,9 @@ private:
         auto isOfIt = [&](const auto &one) { return std::ranges::count(statementOf(one.first).parameters, name) > 0; };
         if (statementOf(name).kind == ExporterStatement::Kind::Parameter && !initializers.contains(name) &&
             std::ranges::none_of(initializers, isOfIt))
-          leftOut.insert("'" + name + "'");
+          computations.leftOut.insert("'" + name + "'");
       }
     }
-  }
-
-  // A glob over modules may name a layer's bias and miss its weight, which the exporter called otherwise.
-  void noteBiasesAlone() {
-    std::map<std::string, size_t> weights;
-    for (const StateEntry &entry : table.state.entries)
-      if (entry.source == StateEntry::Source::Parameter && leafOfKey(entry.key) == "weight")
-        weights.emplace(moduleOfKey(entry.key), entry.parameter);
-    std::vector<std::string> told;
-    for (const StateEntry &entry : table.state.entries) {
-      if (entry.source != StateEntry::Source::Parameter || leafOfKey(entry.key) != "bias") continue;
-      auto weight = weights.find(moduleOfKey(entry.key));
-      if (table.parameters[entry.parameter].trainable && weight != weights.end() &&
-          !table.parameters[weight->second].trainable)
-        told.push_back(fmt::format("'{}' of '{}'", table.parameters[weight->second].name, moduleOfKey(entry.key)));
-    }
-    if (told.empty()) return;
-    table.notes.push_back(fmt::format("weights that do not train, though the biases beside them do: {}; `trainable` "
-                                      "names parameters as `cleave inspect` shows them",
-                                      names::firstFew(told, 4)));
-  }
-
-  // TorchScript tells no buffers from parameters. A parameter that is only added or multiplied keeps its name, unless
-  // something was folded into it.
-  void noteAnonymous() {
-    static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where"};
-    std::vector<std::string> told;
-    std::set<size_t> known; // what PyTorch calls them
-    for (const StateEntry &entry : table.state.entries)
-      if (entry.source == StateEntry::Source::Parameter && entry.key != table.parameters[entry.parameter].name)
-        known.insert(entry.parameter);
-    for (size_t at = 0; at < table.parameters.size(); ++at) {
-      const Parameter &parameter = table.parameters[at];
-      auto isElementwise = [&](const Use &use) { return elementwise.contains(opOf(use)); };
-      if (parameter.trainable && parameter.name.starts_with("onnx::") && !known.contains(at) &&
-          !parameter.uses.empty() && std::ranges::all_of(parameter.uses, isElementwise))
-        told.push_back(fmt::format("'{}' [{}]{}", parameter.name, fmt::join(parameter.tensor.shape, ", "),
-                                   allEqual(parameter.tensor) ? ", all equal" : ""));
-    }
-    if (told.empty()) return;
-    table.notes.push_back(fmt::format("these train, though their names do not tell that they are weights, and the "
-                                      "exporter tells no buffers from parameters: {}; `trainable` can leave them out",
-                                      names::firstFew(told, 4, "; ")));
-  }
-
-  struct Computed {
-    std::string origin, computed;
-    bool isKept = false; // the file has the origin too
-  };
-
-  // Only its elements lie otherwise, as those of an LSTM do.
-  bool isWholeIn(const StateDict &state, const Computed &one) const {
-    return std::ranges::any_of(state.entries, [&](const StateEntry &entry) {
-      return entry.source == StateEntry::Source::Parameter && entry.key == one.origin && !entry.isPart &&
-             table.parameters[entry.parameter].tensor.name == one.computed;
-    });
-  }
-
-  // The meaning of the exporter's computations, one line for all parameters that train as something else, one for those
-  // that do not.
-  void tellComputed() {
-    const std::string advice = "; torch.onnx.export(..., optimize=False) leaves them as they are";
-    std::vector<std::string> told;
-    for (const Computed &one : changed)
-      if (!isWholeIn(table.state, one))
-        told.push_back(fmt::format("'{}' as '{}'{}", one.origin, one.computed,
-                                   one.isKept ? " (apart from what else reads it)" : ""));
-    if (!told.empty())
-      table.notes.push_back(fmt::format("parameters that train as what the exporter computed from them: {}{}",
-                                        names::firstFew(told, 4), advice));
-    if (!lost.empty())
-      table.notes.push_back(
-          fmt::format("parameters that do not train, since the exporter computed constants from them: "
-                      "{}{}",
-                      fmt::join(lost, ", "), advice));
-    if (!leftOut.empty())
-      table.notes.push_back(fmt::format("parameters that do not train, since the exporter left them out, being zero: "
-                                        "{}{}",
-                                        fmt::join(leftOut, ", "), advice));
   }
 
   const ModelFile &model;
@@ -774,9 +563,7 @@ private:
   std::set<std::string> apart;  // made from one value, with other numbers than another that was made from it
   std::set<std::string> direct; // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
-  std::vector<Computed> changed; // parameters that the exporter computed something from that trains
-  std::set<std::string> lost;    // or a constant
-  std::set<std::string> leftOut; // biases
+  Computations computations;
 };
 
 } // namespace

@@ -1,10 +1,10 @@
 // The state_dict of a model from PyTorch's `dynamo` exporter, which lists it: each key is looked for by a name, by what
 // an initializer was made from, by the operations that read it, and by the module that reads a tied one.
-#include "compiler/import/exporter_statements.h"
-#include "compiler/import/parameters.h"
-#include "compiler/import/state_dict.h"
-#include "compiler/import/stated_reads.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/import/weights/exporter_statements.h"
+#include "compiler/import/weights/parameters.h"
+#include "compiler/import/weights/state_dict.h"
+#include "compiler/import/weights/stated_reads.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Launches: what a kernel reaches, for their extents and scalars, lies in the buffers that they give it.
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-#include "compiler/import/ties.h"
-#include "compiler/import/exporter_statements.h"
+#include "compiler/import/weights/ties.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/import/weights/exporter_statements.h"
 #include <algorithm>
 #include <deque>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "compiler/import/initial_weights.h"
+#include "compiler/import/weights/initial_weights.h"
 #include "compiler/import/types.h"
 #include "compiler/names/first_few.h"
 #include "compiler/recipe/glob.h"

@@ -4,7 +4,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>

@@ -6,7 +6,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/message_routes.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <deque>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-#include "compiler/import/state_dict.h"
-#include "compiler/import/exporter_statements.h"
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/state_dict.h"
+#include "compiler/import/weights/exporter_statements.h"
+#include "compiler/import/weights/parameters.h"
 #include "compiler/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>

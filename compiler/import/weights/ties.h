@@ -1,6 +1,6 @@
 // Which uses of one initializer are one parameter, and which initializers are one. See parameters.h for the cases.
 #pragma once
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/parameters.h"
 #include <set>
 
 namespace cleave::import_ {

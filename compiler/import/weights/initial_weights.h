@@ -7,7 +7,7 @@
 //
 // A parameter has them as init = {sources = [{path, offset, length, type, transposed}, ...]}.
 #pragma once
-#include "compiler/import/parameters.h"
+#include "compiler/import/weights/parameters.h"
 #include "plan/plan.pb.h"
 
 namespace cleave::import_ {

@@ -3,7 +3,7 @@
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
