@@ -3,7 +3,7 @@
 
 # Debian 12 packages: the compiler and MLIR, the libraries design.md names, and what the tests run.
 DEBIAN_PACKAGES=(
-  ca-certificates ccache clang-22 clang-format-22 clang-tidy-22 iproute2 libbenchmark-dev libclang-rt-22-dev libcli11-dev
+  ca-certificates ccache chromium clang-22 clang-format-22 clang-tidy-22 iproute2 libbenchmark-dev libclang-rt-22-dev libcli11-dev
   libcurl4-openssl-dev libedit-dev libflatbuffers-dev libfmt-dev libgmock-dev libgomp1 libgoogle-perftools-dev
   libgtest-dev libhwloc-dev liblld-22-dev libmlir-22-dev libopenmpi-dev libpng-dev libprotobuf-dev libsodium-dev libspdlog-dev
   libturbojpeg0-dev libxml2-dev libyaml-cpp-dev libzstd-dev lld-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build nlohmann-json3-dev openmpi-bin
@@ -21,6 +21,9 @@ ONEDNN=(onednn-cpu-gomp onednn_cpu_gomp-2023.2.0-py2.py3-none-manylinux1_x86_64.
 # NVIDIA's assembler for GPU kernels, and its library of functions for them; no GPU or driver is needed.
 PTXAS=(nvidia-cuda-nvcc-cu12 nvidia_cuda_nvcc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl
   5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0)
+# Rules of accessibility, which the tests try on the report's page in a browser.
+AXE=(axe-playwright-python axe_playwright_python-0.1.8-py3-none-any.whl
+  fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8)
 CMAKE_VERSION=3.31.6  # ONNX needs 3.26 or later, Debian 12 has 3.25
 
 install_debian_packages() {
@@ -89,6 +92,12 @@ get_highs() { # Python's wheel holds the library, but no headers
   logged highs unzip -q -o -j "$CLEAVE_DEPS/archives/${HIGHS[1]}" "highspy/libhighs.so.1" -d "$to/lib"
 }
 
+get_axe() {
+  fetch "${AXE[@]}"
+  rm -rf "$CLEAVE_DEPS/axe"
+  logged axe unzip -q -o -j "$CLEAVE_DEPS/archives/${AXE[1]}" "axe_playwright_python/axe.min.js" -d "$CLEAVE_DEPS/axe"
+}
+
 CMAKE_COMPILER_FLAGS=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
   -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
@@ -112,6 +121,7 @@ install_dependencies() {
   once onednn "${ONEDNN[2]}" "oneDNN 3.2.0" get_onednn & downloads+=($!)
   once ptxas "${PTXAS[2]}" "ptxas 12.9.86" get_ptxas & downloads+=($!)
   once highs "${HIGHS[2]}" "HiGHS 1.15.1" get_highs & downloads+=($!)
+  once axe "${AXE[2]}" "axe-core" get_axe & downloads+=($!)
   once cmake "$CMAKE_VERSION" "CMake $CMAKE_VERSION" get_cmake
   once onnx "${ONNX[2]}" "ONNX 1.22.0" build_onnx
   for job in "${downloads[@]}"; do wait "$job"; done

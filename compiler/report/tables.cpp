@@ -143,7 +143,7 @@ Row timeRow(const Report &report, const planner::TimePart &sum) {
 }
 
 std::vector<Row> timeRows(const Report &report, bool byLayer) {
-  std::vector<Row> rows = {{byLayer ? "layer" : "operation", "count", "compute", "", "exposed", "beside compute"}};
+  std::vector<Row> rows = {{byLayer ? "layer" : "operation", "count", "compute", "share", "exposed", "beside compute"}};
   for (const planner::TimePart &sum : timeSums(report, byLayer)) rows.push_back(timeRow(report, sum));
   return rows;
 }

@@ -114,7 +114,7 @@ def expected_tables(report):
         [row["op"], ",".join(row["axes"]), str(row["count"]), size(row["bytes"]), time(row["seconds"]),
          "yes" if row["hidden"] else "no", row["why"], moved(row, 8)] for row in report["collectives"]]}
     for key, head in (("part", "layer"), ("op", "operation")):
-        tables[head] = [[head, "count", "compute", "", "exposed", "beside compute"]] + [
+        tables[head] = [[head, "count", "compute", "share", "exposed", "beside compute"]] + [
             [name, str(row[0]), time(row[1]), f"{100 * row[1] / step:.0f} %", time(row[2]), time(row[3])]
             for name, row in sums(report["time"], key)]
     tables["sensitivity"] = [["twice the", "step time", "less"]] + [

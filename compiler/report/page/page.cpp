@@ -137,9 +137,10 @@ std::string measuredSection(const Measured &measured) {
               : table("By collective, with the wait for other devices", collectiveRows(measured)));
 }
 
-std::string differenceTable(const std::string &caption, const std::vector<Difference> &differences) {
+std::string differenceTable(const std::string &caption, const std::string &head,
+                            const std::vector<Difference> &differences) {
   if (differences.empty()) return fmt::format("<p>{}: alike in both</p>\n", escape(caption));
-  std::vector<Row> rows = {{"", "left", "right", "change"}};
+  std::vector<Row> rows = {{head, "left", "right", "change"}};
   for (const Difference &row : differences)
     rows.push_back({row.what, row.left.empty() ? "-" : row.left, row.right.empty() ? "-" : row.right, row.change});
   return table(caption, rows);
@@ -223,7 +224,8 @@ std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
   };
   page.section("splits", "The splits", beside(headerOf));
   page.section("changed", "What differs",
-               differenceTable("Split", found.split) + smallerZeros(found) + differenceTable("Worth", found.worth));
+               differenceTable("Split", "setting", found.split) + smallerZeros(found) +
+                   differenceTable("Worth", "figure", found.worth));
   if (!found.singles.empty()) page.section("singles", "Each change by itself", singleTable(found.singles));
   page.section("time", "Step time", beside(timeSection));
   page.section("memory", "Memory", beside(memorySection));
@@ -232,8 +234,10 @@ std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
                    const std::string picture = timeline(report);
                    return picture.empty() ? "<p>no pipeline</p>" : picture;
                  }));
-  page.section("collectives", "Collectives", differenceTable("Bytes of a step on one device", found.collectives));
-  page.section("parameters", "Parameters", differenceTable("Those that lie differently", found.parameters));
+  page.section("collectives", "Collectives",
+               differenceTable("Bytes of a step on one device", "collective", found.collectives));
+  page.section("parameters", "Parameters",
+               differenceTable("Those that lie differently", "parameter", found.parameters));
   return page.take();
 }
 
