@@ -105,6 +105,7 @@ struct Cluster {
   int64_t hostSharedBy = 1;    // devices that share one such link
   int64_t networkSharedBy = 1; // devices that share a network card; 0: not told
   double hostMemoryBytes = 0;  // of a node, for what is offloaded; 0: not told
+  double pricePerHour = 0;     // of all devices; 0: not told
   // From the lowest switches to the highest: each has the nodes of several of those below it, slower and later. None:
   // all nodes are under one switch.
   std::vector<NetworkLevel> levels = {};

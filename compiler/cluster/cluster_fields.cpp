@@ -123,6 +123,8 @@ constexpr Field<Cluster> fields[] = {
   {"links.host.shared_by", "", 1, 1, most, Never, "the preset's; 1", "devices that share one such link", whole<&Cluster::hostSharedBy>},
   {"host_memory_gib", "GiB", gib, 0, unbounded, Never, "the preset's; not told",
    "memory of a node for what is offloaded; where it is told, the search may use it", whole<&Cluster::hostMemoryBytes>},
+  {"price_per_hour", "money", 1, 0, unbounded, Never, "not told",
+   "of the whole cluster: `cleave estimate` with several clusters tells what a million samples cost", whole<&Cluster::pricePerHour>},
 };
 
 constexpr Field<CacheLevel> ofCaches[] = {

@@ -38,7 +38,7 @@ struct FixedBatch {
 
 struct NormalizeOptions {
   std::map<std::string, int64_t> dims; // symbolic dimension -> size (batch: the microbatch over all devices)
-  FixedBatch fixedBatch;
+  FixedBatch fixedBatch = {};
   BatchNormMode batchNorm = BatchNormMode::AsExported;
   std::optional<double> dropout; // overrides the ratio of every dropout; 0 turns dropout off; none: as exported
 };

@@ -170,6 +170,7 @@ Report reportOf(const Json &json) {
   report.cluster = json.at("cluster");
   report.software = json.value("software", "");
   report.batch = json.at("batch");
+  report.pricePerHour = json.value("price_per_hour", 0.0);
   report.mesh = meshOf(json.at("mesh"));
   report.zero = json.at("zero");
   report.lowerZero = json.value("lower_zero", -1);
@@ -292,6 +293,7 @@ std::string renderJson(const Report &report) {
       {"source", report.source},
   };
   if (report.lowerZero >= 0) json["lower_zero"] = report.lowerZero;
+  if (report.pricePerHour > 0) json["price_per_hour"] = report.pricePerHour;
   for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));
   for (const planner::TimePart &row : report.timeParts)
     json["time"].push_back({{"part", row.part},

@@ -67,6 +67,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.cluster = cluster.name;
   report.software = cluster.software;
   report.batch = problem.batch;
+  report.pricePerHour = cluster.pricePerHour;
   report.mesh = decision.mesh;
   report.schedule = decision.schedule;
   report.recompute = planner::name(decision.recompute);

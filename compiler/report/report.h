@@ -52,6 +52,7 @@ struct Report {
   planner::Predicted predicted;
   double contentionSeconds = 0;    // of exposed communication: links that other communication uses meanwhile
   double deviceMemoryBytes = 0;    // what a device has
+  double pricePerHour = 0;         // of all devices, in the cluster file's money; 0: not told
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's
   double searchSeconds = 0, gap = 0;

@@ -16,10 +16,10 @@
 namespace cleave::runtime {
 
 struct Trust {
-  std::string keys;  // file of public keys; empty: signatures count for nothing
-  bool code = false; // trust this plan from now on
-  std::string
-      digest; // with `code`: only if this is how its digest begins (hex, 16 digits or more); empty: whatever it is
+  std::string keys = {}; // file of public keys; empty: signatures count for nothing
+  bool code = false;     // trust this plan from now on
+  // With `code`: only if this is how its digest begins (hex, 16 digits or more); empty: whatever it is.
+  std::string digest = {};
   std::function<void(const std::string &)> note = {}; // what went on that is no error
 };
 

@@ -1,4 +1,5 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
+#include "compiler/report/comparison.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
@@ -6,7 +7,6 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
@@ -30,7 +30,8 @@ public:
     clusters.insert(clusters.begin(), options.request.split.cluster);
     for (const std::string &cluster : clusters)
       if (Status priced = add(cluster); !priced) return fail(priced);
-    Status written = writeText(options.output, options.json ? "[" + json + "]\n" : table(rows));
+    Status written =
+        writeText(options.output, options.json ? report::comparisonJson(results) : report::comparisonText(results));
     return written ? 0 : fail(written);
   }
 
@@ -46,26 +47,15 @@ private:
     };
     auto report = estimate(*request);
     if (!report && report.status().exitStatus() != int(ErrorKind::NoFit)) return report.status();
-    json += json.empty() ? "" : ",\n";
-    if (!report) {
-      rows.push_back({cluster, fmt::format("{}", request->cluster.numDevices()), "no plan fits"});
-      json += nlohmann::json({{"cluster", cluster}, {"error", report.status().message()}}).dump();
-      return Status::ok();
-    }
-    json += report::renderJson(*report);
-    const double step = report->predicted.stepSeconds, rate = double(report->batch) / step;
-    rows.push_back({cluster, fmt::format("{}", report->devices), report::formatSeconds(step),
-                    fmt::format("{:.4g}", rate), fmt::format("{:.4g}", rate / double(report->devices)),
-                    fmt::format("{:.0f} %", 100 * report->predicted.mfu),
-                    report::formatBytes(report->predicted.memory.total()), report->mesh.str()});
+    report::ClusterResult &result = results.emplace_back();
+    result = {cluster, request->cluster.numDevices(), std::nullopt, report ? "" : report.status().message()};
+    if (report) result.report = std::move(*report);
     return Status::ok();
   }
 
   const CompileOptions &options;
-  std::vector<report::Row> rows = {
-      {"cluster", "devices", "step time", "samples/s", "a device", "of its peak", "memory", "split"}};
+  std::vector<report::ClusterResult> results;
   std::set<std::string> told; // warnings
-  std::string json;
 };
 
 int runEstimate(const CompileOptions &options) {

@@ -1,4 +1,5 @@
 // cleave report X.plan: the report that was made with the plan, in text, JSON or HTML; --explain, --diff, --trace.
+#include "compiler/report/comparison.h"
 #include "compiler/report/measured.h"
 #include "compiler/report/predicted_timeline.h"
 #include "runtime/plan/plan_file.h"
@@ -31,7 +32,21 @@ Result<report::Report> read(const std::string &path) {
   return parse(path, plan->report_json());
 }
 
+// Of several clusters: a table or a page, and nothing else.
+int runComparison(const ReportOptions &options, const std::string &json) {
+  auto results = report::comparisonFromJson(json);
+  if (!results) return fail(inputError(fmt::format("{}: {}", options.plan, results.status().message())));
+  if (!options.trace.empty() || !options.node.empty() || !options.other.empty() || !options.measured.empty())
+    return fail(inputError(options.plan + ": has the estimates of several clusters, and these options are for one"));
+  Status written = writeText(options.output, options.format == "html"   ? report::comparisonHtml(*results)
+                                             : options.format == "json" ? report::comparisonJson(*results)
+                                                                        : report::comparisonText(*results));
+  return written ? 0 : fail(written);
+}
+
 int runReport(const ReportOptions &options) {
+  std::ifstream file(options.plan, std::ios::binary);
+  if (file.peek() == '[') return runComparison(options, {std::istreambuf_iterator<char>(file), {}});
   auto shown = read(options.plan);
   if (!shown) return fail(shown.status());
   if (!options.trace.empty()) {
@@ -70,7 +85,8 @@ int runReport(const ReportOptions &options) {
 void addReport(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("report", "Show a plan's split and why it was chosen");
   auto options = std::make_shared<ReportOptions>();
-  command->add_option("plan", options->plan, "the compiled plan, or the JSON of an estimate")->required();
+  command->add_option("plan", options->plan, "the compiled plan, or the JSON of an estimate of one or several clusters")
+      ->required();
   command->add_option("--format", options->format, "text, json or html")
       ->check(CLI::IsMember({"text", "json", "html"}));
   command->add_option("-o,--output", options->output, "file (default: standard output)");
