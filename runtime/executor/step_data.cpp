@@ -17,7 +17,7 @@ Status StepData::open(const std::optional<std::string> &path) {
   if (!found) return found.status();
   fields = std::move(*found);
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
-  for (size_t count = (runsOn(source) ? 3 : 1) + (data.train && data.train->isSlow()); stepFeeds.size() < count;) {
+  for (size_t count = (runsOn(source) ? 3 : 1) + (data.train && isReadBeside(*data.train)); stepFeeds.size() < count;) {
     Result<Feeds> made = makeFeeds("step");
     if (!made) return made.status();
     stepFeeds.push_back(std::move(*made));
@@ -108,7 +108,7 @@ Status StepData::restore(const SamplerState &state, int64_t step) {
   return sampler ? sampler->restore(state) : Status::ok();
 }
 
-// Takes the samples of a batch and reads them; slow ones are read by threads, which endFill waits for.
+// Takes the samples of a batch and reads them; beside the step by threads, which endFill waits for.
 Status StepData::beginFill(Feeds &feeds, const Dataset *from, Sampler *order) {
   feeds.indices.clear();
   feeds.reading.clear();
@@ -129,7 +129,7 @@ Status StepData::beginFill(Feeds &feeds, const Dataset *from, Sampler *order) {
     feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
   }
   if (!from) return Status::ok();
-  if (!from->isSlow()) return read(feeds, *from, 0, 1);
+  if (!isReadBeside(*from)) return read(feeds, *from, 0, 1);
   // Half of the cores: the others are the step's, or other processes'.
   const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
   for (int64_t part = 0; part < parts; ++part)
@@ -207,13 +207,16 @@ Status StepData::begin(int64_t step) {
   return beginFill(feeds, data.train.get(), sampler.get());
 }
 
+// On GPUs the host's cores have nothing else to do.
+bool StepData::isReadBeside(const Dataset &from) const { return from.isSlow() || source.has_cuda(); }
+
 Status StepData::ready(int64_t step) {
   CLEAVE_RETURN_IF_ERROR(begin(step));
   return endFill(feedsOf(step));
 }
 
 Status StepData::readAhead(int64_t end) {
-  return data.train && data.train->isSlow() && drawn < end ? begin(drawn) : Status::ok();
+  return data.train && isReadBeside(*data.train) && drawn < end ? begin(drawn) : Status::ok();
 }
 
 Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {

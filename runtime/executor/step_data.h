@@ -37,8 +37,8 @@ public:
   Status ready(int64_t step);
   // As Executor::begin takes them, after ready().
   const std::vector<const std::byte *> &pointers(int64_t step) { return feedsOf(step).pointers; }
-  // Begins to read the first step that was not yet drawn, below `end`, where reading is slow. Errors of its data show
-  // in its ready().
+  // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Errors of
+  // its data show in its ready().
   Status readAhead(int64_t end);
   // The mean loss of the samples that are held out; none where the plan cannot evaluate.
   Result<std::optional<double>> evaluate(Executor &executor, int64_t step);
@@ -48,6 +48,8 @@ public:
   Status restore(const SamplerState &state, int64_t step);
 
 private:
+  bool isReadBeside(const Dataset &from) const;
+
   // An input of a routine: its field of the data, and the microbatches that are fed.
   struct Feed {
     size_t field = 0;

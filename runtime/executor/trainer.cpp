@@ -53,6 +53,7 @@ private:
            !data->isEvaluationDue(step + 1);
   }
   Status beginStep(int64_t step);
+  Status readData(const std::function<Status()> &read); // and counts the time
   Status loadParameters();
   Status openState();
   Result<std::unique_ptr<Snapshot>> newestState(bool goesOn);
@@ -64,6 +65,7 @@ private:
   Status save(std::optional<double> evalLoss);
   bool isBest(const StepMetrics &step) const;
   void tell(const StepMetrics &step);
+  void tellSlowData(const StepMetrics &step);
   Status writeRecords();
   void note(const std::string &text) const;
   void warn(const std::string &text) const;
@@ -83,8 +85,11 @@ private:
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
-  int64_t begun = 0;     // steps
-  int64_t endOfLast = 0; // step, on the clock
+  int64_t begun = 0;                    // steps
+  int64_t endOfLast = 0;                // step, on the clock
+  int64_t dataNanoseconds = 0;          // of the step under way
+  int64_t told = 0;                     // steps
+  double firstSteps = 0, firstData = 0; // seconds of some of them
 };
 
 Status PlanTrainer::open() {
@@ -220,9 +225,16 @@ Status PlanTrainer::snapshot() {
   return saver->finish();
 }
 
+Status PlanTrainer::readData(const std::function<Status()> &read) {
+  const int64_t begin = nowNanoseconds();
+  Status status = read();
+  dataNanoseconds += nowNanoseconds() - begin;
+  return status;
+}
+
 Status PlanTrainer::beginStep(int64_t step) {
   ++begun;
-  CLEAVE_RETURN_IF_ERROR(data->ready(step));
+  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
   const std::vector<const std::byte *> &own = data->pointers(step);
   if (!runsOn(source)) return engine->begin("step", own, step, skipped);
   if (!isFilled) {
@@ -231,7 +243,7 @@ Status PlanTrainer::beginStep(int64_t step) {
   }
   isFilled = runsIntoNext(step);
   if (!isFilled) return engine->begin("drain", own, step, skipped);
-  CLEAVE_RETURN_IF_ERROR(data->ready(step + 1));
+  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step + 1); }));
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
@@ -240,7 +252,8 @@ Result<StepMetrics> PlanTrainer::step() {
   if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
   // The host must know how many steps were skipped before it gives the next one its scalars.
   if (runsIntoNext(done) && !countsSkipped) CLEAVE_RETURN_IF_ERROR(beginStep(done + 1));
-  CLEAVE_RETURN_IF_ERROR(data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()));
+  CLEAVE_RETURN_IF_ERROR(
+      readData([&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); }));
   Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
   endOfLast = nowNanoseconds();
@@ -249,6 +262,7 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.step = ++done;
   metrics.steps = total;
   metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
+  metrics.dataSeconds = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
   if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
@@ -273,6 +287,7 @@ bool PlanTrainer::isBest(const StepMetrics &step) const {
 
 void PlanTrainer::tell(const StepMetrics &step) {
   if (!isFirstProcess()) return;
+  tellSlowData(step);
   if (Status written = metricsFile.write(step); !written) {
     metricsFile.close();
     warn(written.message() + "; the run goes on without metrics");
@@ -282,6 +297,16 @@ void PlanTrainer::tell(const StepMetrics &step) {
     warn(written.message() + "; the run goes on without events");
   }
   if (options.onStep) options.onStep(step);
+}
+
+// Once, of the first twenty steps after the first, if data takes a tenth of them and a millisecond each.
+void PlanTrainer::tellSlowData(const StepMetrics &step) {
+  constexpr int64_t steps = 20;
+  if (++told == 1 || told > steps + 1) return;
+  firstSteps += step.stepSeconds, firstData += step.dataSeconds;
+  if (told == steps + 1 && firstData > 0.1 * firstSteps && firstData > 1e-3 * steps)
+    warn(fmt::format("data takes {:.0f} % of a step: `data_s` of --metrics tells it for each",
+                     100 * firstData / firstSteps));
 }
 
 Status PlanTrainer::runToTheEnd() {

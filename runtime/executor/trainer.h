@@ -20,6 +20,7 @@ namespace cleave::runtime {
 struct StepMetrics {
   int64_t step = 0, steps = 0; // counted from 1; of the whole training, 0: not told
   double loss = 0, learningRate = 0, stepSeconds = 0, samplesPerSecond = 0, tokensPerSecond = 0, tflopsPerDevice = 0;
+  double dataSeconds = 0; // of stepSeconds: the host read samples, or waited for them
   std::optional<double> gradNorm, evalLoss;
   std::optional<double> lossScale; // fp16: of the next step
   std::optional<int64_t> skipped;  // fp16: steps so far whose gradients overflowed, so that nothing was updated
