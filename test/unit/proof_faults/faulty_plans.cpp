@@ -79,7 +79,8 @@ Fault ofLaunch(const std::function<bool(plan::Plan &, plan::Launch &, Random &)>
 Fault ofActions(const std::function<bool(plan::Action &, plan::Action &)> &change) {
   return [=](plan::Plan &plan, Random &random) {
     plan::Routine *routine = any(any(plan.mutable_programs(), random)->mutable_routines(), random);
-    return routine && change(*any(routine->mutable_actions(), random), *any(routine->mutable_actions(), random));
+    return routine && !routine->actions().empty() &&
+           change(*any(routine->mutable_actions(), random), *any(routine->mutable_actions(), random));
   };
 }
 
