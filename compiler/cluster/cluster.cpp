@@ -136,7 +136,11 @@ double Device::flopsAt(const std::string &precision) const {
 Result<Cluster> parseClusterYaml(const std::string &text, const std::string &file) {
   YAML::Node root;
   try {
-    root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      return inputError(
+          fmt::format("{}:{}: more stands behind the end of the cluster", file, documents[1].Mark().line + 1));
+    if (!documents.empty()) root.reset(documents[0]);
   } catch (const YAML::Exception &failure) {
     return inputError(fmt::format("{}:{}: not YAML: {}", file, failure.mark.line + 1, failure.msg));
   }

@@ -4,7 +4,8 @@
 #include "compiler/normalize/node.h"
 #include "onnx/defs/function.h"
 #include "onnx/defs/schema.h"
-#include <cstring>
+#include <algorithm>
+#include <span>
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -26,7 +27,7 @@ DenseElementsAttr tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto 
   runtime::HostTensor tensor = runtime::HostTensor::zeros(dtypeOf(element), shape);
   if (proto.has_raw_data()) {
     if (proto.raw_data().size() != tensor.data.size()) return {};
-    std::memcpy(tensor.data.data(), proto.raw_data().data(), tensor.data.size());
+    std::ranges::copy(std::as_bytes(std::span(proto.raw_data())), tensor.data.begin());
     return toAttribute(tensor, type);
   }
   std::vector<double> values;

@@ -113,6 +113,9 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
   for (const FrozenRows &frozen : recipe.frozenRows)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen_rows"), "frozen_rows", frozen.match, known));
+  for (const NormGroup &group : recipe.gradNorms)
+    for (const std::string &glob : group.match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
   for (const InitRule &rule : recipe.init.rules)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("init.rules"), "init.rules", rule.match, known));
   if (recipe.lora)

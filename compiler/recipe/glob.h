@@ -31,7 +31,7 @@ private:
   std::vector<std::pair<std::string, size_t>> globs;
 };
 
-// Every pattern of `trainable`, `no_decay`, `frozen_rows`, `init.rules` and `lora.match` must name at least one
+// Every pattern of `trainable`, `no_decay`, `frozen_rows`, `grad_norms`, `init.rules` and `lora.match` must name at least one
 // parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the nearest name is
 // ...".
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);

@@ -60,6 +60,9 @@ constexpr Key all[] = {
   {"trainable", "[globs](#globs); all other parameters are frozen", "`[\"*\"]`"},
   {"frozen_rows", "rows without gradient: `{\"*embed*\": [0]}` is PyTorch's `padding_idx=0`", "none"},
   {"frozen_rows.*", "rows of the parameters that this glob names", ""},
+  {"grad_norms", "gradients' norms by group, beside the one of all: `{attention: [\"*attn*\"]}` adds `grad_norm.attention` to the "
+                 "metrics", "none"},
+  {"grad_norms.*", "[globs](#globs) of the parameters of a group of this name", ""},
   {"batch_norm", "`as_exported`, `training` (statistics of the global batch), `frozen` (running statistics)", "`as_exported`"},
   {"attention", "on GPUs in 16 bits: `library` (cuDNN), `written` (products and a softmax), `auto` (the library where every supported version "
                 "can)", "`auto`"},

@@ -11,6 +11,8 @@ namespace fs = std::filesystem;
 namespace cleave::recipe {
 namespace {
 
+constexpr const char *nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
 void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
   for (const std::string &key : reader.keys()) {
     if (reader.isNull(key)) reader.fail(key, fmt::format("'dims.{}' needs a size", key));
@@ -241,6 +243,19 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
       frozen.integers(match, recipe.frozenRows.emplace_back(FrozenRows{match, {}}).rows);
     frozen.finish();
   }
+  if (reader.has("grad_norms")) {
+    MapReader groups = reader.map("grad_norms");
+    for (const std::string &name : groups.keys()) {
+      NormGroup &group = recipe.gradNorms.emplace_back(NormGroup{name, {}});
+      groups.texts(name, group.match);
+      if (name.find_first_not_of(nameCharacters) != std::string::npos)
+        groups.fail(name,
+                    fmt::format("the group '{}' of 'grad_norms' needs a name of letters, digits, '_' and '-'", name));
+      if (group.match.empty())
+        groups.fail(name, fmt::format("the group '{}' of 'grad_norms' needs a list of globs over parameters", name));
+    }
+    groups.finish();
+  }
   reader.word("batch_norm", recipe.batchNorm);
   reader.word("attention", recipe.attention);
   reader.word("epilogues", recipe.epilogues);
@@ -297,7 +312,10 @@ Result<Recipe> parse(const std::string &text, const std::string &name, const std
                      const std::vector<std::string> &overrides) {
   Source source{name, {}, nullptr, nullptr};
   try {
-    YAML::Node root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      throw Fault{fmt::format("{}:{}: more stands behind the end of the recipe", name, documents[1].Mark().line + 1)};
+    YAML::Node root = documents.empty() ? YAML::Node() : documents[0];
     if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
     if (root.IsMap())
       for (const std::string &override : overrides) applyOverride(root, override, source);

@@ -126,6 +126,12 @@ struct FrozenRows {
   std::vector<int64_t> rows;
 };
 
+// Parameters whose gradients' norm is told by itself, as the result "grad_norm.NAME".
+struct NormGroup {
+  std::string name;
+  std::vector<std::string> match; // globs
+};
+
 struct Dropout {
   enum class Kind { AsExported, Rate, Off } kind = Kind::AsExported;
   double rate = 0.0; // of Kind::Rate
@@ -176,6 +182,7 @@ struct Recipe {
   Dropout dropout;
   Init init;
   std::optional<Lora> lora;
+  std::vector<NormGroup> gradNorms;
   uint64_t seed = 0;
   std::optional<Data> data; // absent: `cleave run` asks for --data
   std::optional<Eval> eval;

@@ -154,6 +154,11 @@ std::string Recipe::resolved() const {
       for (const FrozenRows &frozen : frozenRows)
         to.out << YAML::Key << YAML::DoubleQuoted << frozen.match << YAML::Value << YAML::Flow << frozen.rows;
     });
+  if (!gradNorms.empty())
+    to.map("grad_norms", [&] {
+      for (const NormGroup &group : gradNorms)
+        to.out << YAML::Key << group.name << YAML::Value << YAML::Flow << group.match;
+    });
   to.word("batch_norm", toString(batchNorm)).word("attention", toString(attention));
   to.word("epilogues", toString(epilogues)).word("ties", toString(ties));
   if (dropout.kind == Dropout::Kind::Rate)

@@ -10,7 +10,7 @@ namespace {
 
 double samplesPerSecond(const Report &report) { return double(report.batch) / report.predicted.stepSeconds; }
 
-// Of a million samples; 0: the cluster has no price.
+// For a million samples; 0: the cluster has no price.
 double priceOf(const Report &report) { return report.pricePerHour / 3600 * 1e6 / samplesPerSecond(report); }
 
 std::vector<Row> rowsOf(const std::vector<ClusterResult> &results) {

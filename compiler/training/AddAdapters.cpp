@@ -254,7 +254,7 @@ private:
     }
     Value inner = make("MatMul", 13, "/lora_A", {x, read(a)}, unknown).getOutputs()[0];
     Value outer = make("MatMul", 13, "/lora_B", {inner, read(b)}, unknown).getOutputs()[0];
-    // What a Gemm multiplies its weight by multiplies the adapter too, as it would once they are added.
+    // A Gemm's alpha multiplies the adapter too, as it would once they are added.
     auto alpha = dyn_cast_or_null<FloatAttr>(product.getOnnxAttributes().get("alpha"));
     const double scale =
         recipe.lora->alpha / static_cast<double>(recipe.lora->rank) * (alpha ? alpha.getValueAsDouble() : 1.0);

@@ -8,7 +8,7 @@
 namespace cleave::runtime {
 
 struct MetricValue {
-  const char *key;
+  std::string key;
   const char *meaning;  // markdown
   nlohmann::json value; // null: the step has none
 };

@@ -10,9 +10,9 @@
 namespace cleave::runtime {
 namespace {
 
-std::string header() {
+std::string header(const StepMetrics &shape) {
   std::string columns;
-  for (const auto &[key, meaning, value] : metricValues({}))
+  for (const auto &[key, meaning, value] : metricValues(shape))
     columns += fmt::format("{}{}", columns.empty() ? "" : ",", key);
   return columns + "\n";
 }
@@ -45,7 +45,7 @@ int64_t stepOf(const std::string &line, bool isCsv) {
 std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
   auto orNull = [](const auto &value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
   // clang-format off
-  return {
+  std::vector<MetricValue> values = {
     {"step", "number of the step, from 1", metrics.step},
     {"loss", "mean over the global batch, whatever the split", metrics.loss},
     {"grad_norm", "global L2 norm before clipping; a tied parameter counts once. `null` in a skipped step of fp16; absent where the plan "
@@ -64,6 +64,9 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"eval_loss", "loss on the evaluation samples, in steps with an evaluation", orNull(metrics.evalLoss)},
   };
   // clang-format on
+  for (const auto &[name, norm] : metrics.groupNorms)
+    values.push_back({name, "of the parameters in a group of the recipe's `grad_norms`", orNull(norm)});
+  return values;
 }
 
 std::string StepMetrics::json() const {
@@ -80,7 +83,7 @@ void MetricsFile::close() {
   file = nullptr;
 }
 
-Status MetricsFile::open(const std::string &where, int64_t stepsDone) {
+Status MetricsFile::open(const std::string &where, int64_t stepsDone, const StepMetrics &shape) {
   path = where;
   isCsv = path.ends_with(".csv");
   if (path == "-") {
@@ -92,12 +95,12 @@ Status MetricsFile::open(const std::string &where, int64_t stepsDone) {
     std::string kept;
     for (std::string line; std::getline(before, line);)
       if (const int64_t step = stepOf(line, isCsv); step > 0 && step <= stepsDone) kept += line + "\n";
-    if (isCsv) kept = header() + kept;
+    if (isCsv) kept = header(shape) + kept;
     CLEAVE_RETURN_IF_ERROR(writeFileAtomically(kept, path));
   }
   file = std::fopen(path.c_str(), stepsDone > 0 ? "a" : "w");
   if (!file) return inputError(fmt::format("cannot write metrics to {}: {}", path, std::strerror(errno)));
-  return isCsv && stepsDone == 0 ? line(header()) : Status::ok();
+  return isCsv && stepsDone == 0 ? line(header(shape)) : Status::ok();
 }
 
 Status MetricsFile::write(const StepMetrics &metrics) {

@@ -15,7 +15,8 @@ public:
   MetricsFile(const MetricsFile &) = delete;
   ~MetricsFile();
   // "-": standard output. `stepsDone` > 0: keeps the lines of steps up to it, else begins anew.
-  Status open(const std::string &path, int64_t stepsDone);
+  // `shape`: metrics with the names of all groups, for the heads of columns.
+  Status open(const std::string &path, int64_t stepsDone, const StepMetrics &shape);
   Status write(const StepMetrics &metrics); // nothing when no file is open
   void close();
 

@@ -66,6 +66,7 @@ private:
   bool isBest(const StepMetrics &step) const;
   void tell(const StepMetrics &step);
   void tellSlowData(const StepMetrics &step);
+  StepMetrics shapeOfMetrics() const;
   Status writeRecords();
   void note(const std::string &text) const;
   void warn(const std::string &text) const;
@@ -265,6 +266,8 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.dataSeconds = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
+  for (const auto &[name, value] : *outputs)
+    if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
   if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
   if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
@@ -299,6 +302,15 @@ void PlanTrainer::tell(const StepMetrics &step) {
   if (options.onStep) options.onStep(step);
 }
 
+StepMetrics PlanTrainer::shapeOfMetrics() const {
+  StepMetrics shape;
+  for (const plan::Program &program : source.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::OutputBinding &output : fragment.outputs())
+        if (output.name().starts_with("grad_norm.")) shape.groupNorms[output.name()];
+  return shape;
+}
+
 // Once, of the first twenty steps after the first, if data takes a tenth of them and a millisecond each.
 void PlanTrainer::tellSlowData(const StepMetrics &step) {
   constexpr int64_t steps = 20;
@@ -310,7 +322,8 @@ void PlanTrainer::tellSlowData(const StepMetrics &step) {
 }
 
 Status PlanTrainer::runToTheEnd() {
-  if (isFirstProcess() && !options.metrics.empty()) CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done));
+  if (isFirstProcess() && !options.metrics.empty())
+    CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done, shapeOfMetrics()));
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
   if (total <= 0) return inputError("no number of steps: give --steps N");

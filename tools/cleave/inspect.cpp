@@ -33,7 +33,9 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
 
 std::string documentMetrics() {
   std::string text = "| key | meaning |\n|---|---|\n";
-  for (const runtime::MetricValue &metric : runtime::metricValues({}))
+  runtime::StepMetrics all;
+  all.groupNorms["grad_norm.NAME"];
+  for (const runtime::MetricValue &metric : runtime::metricValues(all))
     text += fmt::format("| `{}` | {} |\n", metric.key, metric.meaning);
   return text;
 }

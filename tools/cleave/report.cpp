@@ -32,7 +32,7 @@ Result<report::Report> read(const std::string &path) {
   return parse(path, plan->report_json());
 }
 
-// Of several clusters: a table or a page, and nothing else.
+// Several clusters are a table or a page, and nothing else.
 int runComparison(const ReportOptions &options, const std::string &json) {
   auto results = report::comparisonFromJson(json);
   if (!results) return fail(inputError(fmt::format("{}: {}", options.plan, results.status().message())));

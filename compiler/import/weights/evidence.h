@@ -1,4 +1,5 @@
-// What the nodes that read an initializer, and its numbers, say about it: is it a weight, or a mask, a table, a limit?
+// The evidence for and against a weight, from the nodes that read an initializer and from its numbers: a mask, a table,
+// a limit?
 #pragma once
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/weights/ties.h"

@@ -175,7 +175,7 @@ private:
     return runtime::loadFloat(view.dtype, view.bytes.data() + i * runtime::byteSize(view.dtype));
   }
 
-  // Of two names of one parameter.
+  // Two names of one parameter are compared.
   bool sameNumbers(const TensorView &a, const StateEntry &first, const TensorView &b, const StateEntry &second) const {
     if (a.dtype == b.dtype && first.isTransposed == second.isTransposed) return std::ranges::equal(a.bytes, b.bytes);
     const std::vector<int64_t> &shape = table.parameters[first.parameter].tensor.shape;

@@ -1,4 +1,4 @@
-// What a person should know of how the exporter's tensors became parameters: lines for ParameterTable::notes.
+// Lines for ParameterTable::notes: how the exporter's tensors became parameters, where a person would be surprised.
 #pragma once
 #include "compiler/import/weights/parameters.h"
 #include <set>

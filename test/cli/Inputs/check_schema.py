@@ -4,6 +4,7 @@ Takes what the schemas of docs/reference/schemas use of JSON Schema (draft 2020-
 """
 import json
 import pathlib
+import re
 import sys
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -56,9 +57,16 @@ class Checker:
             if key in rule:
                 self.check(value[key], rule[key], f"{where}.{key}")
 
+    def check_patternProperties(self, value, rule, schema, where):
+        for pattern, one in rule.items():
+            for key in value if isinstance(value, dict) else ():
+                if re.search(pattern, key):
+                    self.check(value[key], one, f"{where}.{key}")
+
     def check_additionalProperties(self, value, rule, schema, where):
         for key in value if isinstance(value, dict) else ():
-            if key not in schema.get("properties", {}):
+            if key not in schema.get("properties", {}) and not any(
+                    re.search(pattern, key) for pattern in schema.get("patternProperties", {})):
                 assert rule is not False, f"{where}: the key '{key}' is not in the schema"
                 self.check(value[key], rule, f"{where}.{key}")
 

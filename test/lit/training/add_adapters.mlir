@@ -22,7 +22,7 @@
 // CHECK:     %[[Z:.*]] = onnx.node "Add"(%[[Y]], %[[S]])
 // CHECK:     onnx.node "Add"(%[[Z]], %{{.*}}) {{.*}}node_name = "q_bias"
 
-// A Gemm with transB has [out, in], and its alpha multiplies the adapter too. What `trainable` names trains beside it.
+// A Gemm with transB has [out, in], and its alpha multiplies the adapter too. Weights that `trainable` names train beside it.
 // GEMM-DAG: onnx.param @fc.lora_A.weight : tensor<6x4xf32>
 // GEMM-DAG: onnx.param @fc.lora_B.weight : tensor<4x5xf32>
 // GEMM-DAG: onnx.param @q_proj.bias {{.*}}trainable = true

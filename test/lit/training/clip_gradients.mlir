@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s --clip-gradients="recipe={clip_norm: 0.5, loss: {kind: mse}}" | FileCheck %s
 // RUN: cleave-opt %s --clip-gradients="recipe={loss: {kind: mse}}" | FileCheck %s --check-prefix=UNCLIPPED
+// RUN: cleave-opt %s --clip-gradients="recipe={clip_norm: 0.5, loss: {kind: mse}, grad_norms: {some: [a], all: ['*']}}" | FileCheck %s --check-prefix=GROUPS
+// RUN: not cleave-opt %s --clip-gradients="recipe={loss: {kind: mse}, grad_norms: {none: [c]}}" 2>&1 | FileCheck %s --check-prefix=NONE
 
 // CHECK-LABEL: func.func @final
 // CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<4xf32> {cleave.gradient = @a}, tensor<3xf32> {cleave.gradient = @b})
@@ -27,3 +29,7 @@ func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {cleave.g
   %loss = onnx.ReduceSum %a {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %loss, %a, %b : tensor<f32>, tensor<4xf32>, tensor<3xf32>
 }
+
+// The norms of groups are those before clipping.
+// GROUPS: func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<f32> {onnx.name = "grad_norm.some"}, tensor<f32> {onnx.name = "grad_norm.all"},
+// NONE: no parameter of the group 'none' trains

@@ -141,6 +141,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("lora: {match: [q], dropout: 1}")),
               HasSubstr("'lora.dropout' must be at least 0 and below 1"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], rnak: 4}")), HasSubstr("did you mean 'rank'?"));
+  EXPECT_THAT(fault("{\"loss\": {\"kind\": \"mse\"}}\nclip_norm: 1\n"),
+              HasSubstr("r.yaml:2: more stands behind the end of the recipe"));
+  EXPECT_THAT(fault("loss: {kind: mse}\n---\nclip_norm: 1\n"), HasSubstr("more stands behind the end"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
   EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));
