@@ -28,12 +28,13 @@ for page in sys.argv[2:]:
     text = pathlib.Path(page).read_text()
     text = text.replace("<head>", "<head>" + FAULTS, 1).replace("</body>", f"<script>{axe}</script>{LOOK}</body>", 1)
     assert FAULTS in text and LOOK in text
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:  # the browser may still write there
         copy = pathlib.Path(scratch) / "page.html"
         copy.write_text(text)
         for scheme, size in (("light", "1200,900"), ("dark", "1200,900"), ("light", "500,800")):
             shown = subprocess.run(
-                ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={scratch}/profile",
+                ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 f"--user-data-dir={scratch}/profile",
                  "--virtual-time-budget=200000", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",
                  f"--window-size={size}", "--dump-dom", copy.as_uri()], capture_output=True, text=True, timeout=600)
             told = re.search(r'<pre id="told">(.*?)</pre>', shown.stdout, re.S)

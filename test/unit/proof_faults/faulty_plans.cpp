@@ -357,6 +357,11 @@ int main(int count, char **arguments) {
       fmt::print(stderr, "{}\n", plan.status().message());
       return 2;
     }
+    // Where nothing is proved, a refusal says nothing.
+    if (auto proof = cleave::proof::prove(*plan); !proof || proof->outcome != cleave::proof::Proof::Proved) {
+      fmt::print(stderr, "{}: is not proved without a fault\n", arguments[i]);
+      return 2;
+    }
     plans.push_back(std::move(*plan));
   }
   if (plans.empty()) return 2;
