@@ -19,8 +19,13 @@ for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA",
              "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):  # test/sanitize/options.sh
     if name in os.environ:
         config.environment[name] = os.environ[name]
-if "ASAN_OPTIONS" in os.environ:  # its library wants to be a process' first
+# %loading: before a Python that loads libcleave_runtime.so. AddressSanitizer's library has to be there before.
+loading = "env"
+if "ASAN_OPTIONS" in os.environ:
     config.available_features.add("sanitized")
+    library = f"{llvm}/lib/clang/22/lib/linux/libclang_rt.asan-x86_64.so"
+    loading = f"env LD_PRELOAD={library} ASAN_OPTIONS={os.environ['ASAN_OPTIONS']}:detect_leaks=0"
+config.substitutions.append(("%loading", loading))
 config.environment["CLEAVE_STATE_DIR"] = os.path.join(build, "test", "state")  # which plans are ours
 config.environment["CUDA_VISIBLE_DEVICES"] = ""  # the same on a machine with a GPU: ./dev test --gpu is for those
 config.substitutions.append(("%root", root))
