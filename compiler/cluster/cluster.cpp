@@ -1,6 +1,7 @@
 #include "compiler/cluster/cluster.h"
 #include "compiler/cluster/cluster_fields.h"
 #include "compiler/cluster/device_presets.h"
+#include "compiler/names/yaml_end.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -136,11 +137,9 @@ double Device::flopsAt(const std::string &precision) const {
 Result<Cluster> parseClusterYaml(const std::string &text, const std::string &file) {
   YAML::Node root;
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1)
-      return inputError(
-          fmt::format("{}:{}: more stands behind the end of the cluster", file, documents[1].Mark().line + 1));
-    if (!documents.empty()) root.reset(documents[0]);
+    root = YAML::Load(text);
+    if (auto line = names::lineBehindFirst(text))
+      return inputError(fmt::format("{}:{}: more stands behind the end of the cluster", file, *line + 1));
   } catch (const YAML::Exception &failure) {
     return inputError(fmt::format("{}:{}: not YAML: {}", file, failure.mark.line + 1, failure.msg));
   }

@@ -1,3 +1,4 @@
+#include "compiler/names/yaml_end.h"
 #include "compiler/recipe/yaml_reader.h"
 #include <algorithm>
 #include <cstdlib>
@@ -312,10 +313,9 @@ Result<Recipe> parse(const std::string &text, const std::string &name, const std
                      const std::vector<std::string> &overrides) {
   Source source{name, {}, nullptr, nullptr};
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1)
-      throw Fault{fmt::format("{}:{}: more stands behind the end of the recipe", name, documents[1].Mark().line + 1)};
-    YAML::Node root = documents.empty() ? YAML::Node() : documents[0];
+    YAML::Node root = YAML::Load(text);
+    if (auto line = names::lineBehindFirst(text))
+      throw Fault{fmt::format("{}:{}: more stands behind the end of the recipe", name, *line + 1)};
     if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
     if (root.IsMap())
       for (const std::string &override : overrides) applyOverride(root, override, source);

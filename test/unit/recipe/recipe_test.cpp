@@ -144,6 +144,7 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault("{\"loss\": {\"kind\": \"mse\"}}\nclip_norm: 1\n"),
               HasSubstr("r.yaml:2: more stands behind the end of the recipe"));
   EXPECT_THAT(fault("loss: {kind: mse}\n---\nclip_norm: 1\n"), HasSubstr("more stands behind the end"));
+  EXPECT_THAT(fault(",dims: {batch: }\nloss: {kind: mse}\n"), HasSubstr("r.yaml"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
   EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));
