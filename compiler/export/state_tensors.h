@@ -29,7 +29,10 @@ private:
   bool isInBase(const import_::StateEntry &entry, const runtime::TensorView &view) const;
   const import_::StateEntry *tiedTo(const runtime::TensorView &view) const;
   Status checkBase(const runtime::TensorHeader &tensor, bool isPart) const;
-  const runtime::TensorView *ofBase(const std::string &key) const { return baseSet ? baseSet->find(key) : nullptr; }
+  const runtime::TensorView *ofBase(const std::string &key) const {
+    const runtime::SafetensorsSet::Tensor *found = baseSet ? baseSet->find(key) : nullptr;
+    return found ? found->view : nullptr;
+  }
   Status writeParameter(const import_::StateEntry &entry, const Sink &sink) const;
   Status writeRowsOfTable(const import_::StateEntry &entry, const runtime::TensorView &table, const Sink &sink) const;
 

@@ -39,15 +39,29 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path
   trained->source = std::move(*tables);
   if (trained->trainedBy.lora) CLEAVE_RETURN_IF_ERROR(trained->findAdapters(file, options));
   CLEAVE_RETURN_IF_ERROR(trained->place());
-  if (!merge) return trained;
-  for (const TrainedAdapter &adapter : trained->found) {
+  if (merge) CLEAVE_RETURN_IF_ERROR(trained->readMerged());
+  return trained;
+}
+
+std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes) {
+  const auto width = static_cast<size_t>(runtime::byteSize(type));
+  std::vector<double> numbers(bytes.size() / width);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = runtime::loadFloat(type, bytes.data() + i * width);
+  return numbers;
+}
+
+Status TrainedModel::readMerged() {
+  for (const TrainedAdapter &adapter : found) {
     if (adapter.isQuantized)
       return inputError(
           fmt::format("'{}' is quantized, and an adapter cannot be added to it: export the adapters alone",
-                      trained->parameter(adapter.parameter).name));
-    trained->merged[adapter.parameter] = &adapter;
+                      parameter(adapter.parameter).name));
+    auto a = readAdapter(adapter.a), b = readAdapter(adapter.b);
+    if (!a) return a.status();
+    if (!b) return b.status();
+    merged[adapter.parameter] = {&adapter, std::move(*a), std::move(*b)};
   }
-  return trained;
+  return Status::ok();
 }
 
 // As the compiler found them, as far as the snapshot has them.
@@ -138,8 +152,8 @@ Status TrainedModel::read(size_t at, const Shard &box, std::span<std::byte> out)
                             out.data(), dtype(at));
   }
   CLEAVE_RETURN_IF_ERROR(readStored(one.symbol(), dtype(at), hasBoxes(at) ? box : storedWhole(one.symbol()), out));
-  auto adapter = merged.find(at);
-  return adapter == merged.end() ? Status::ok() : addAdapter(*adapter->second, box, out);
+  if (auto adapter = merged.find(at); adapter != merged.end()) addAdapter(adapter->second, box, out);
+  return Status::ok();
 }
 
 Shard TrainedModel::storedWhole(const std::string &symbol) const {
@@ -169,16 +183,12 @@ Result<std::vector<double>> TrainedModel::readAdapter(const std::string &name) c
   const auto width = static_cast<size_t>(runtime::byteSize(type));
   std::vector<std::byte> bytes(static_cast<size_t>(runtime::elementCount(box.size)) * width);
   CLEAVE_RETURN_IF_ERROR(readStored(name, type, box, bytes));
-  std::vector<double> values(bytes.size() / width);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = runtime::loadFloat(type, bytes.data() + i * width);
-  return values;
+  return numbersOf(type, bytes);
 }
 
 // weight += alpha / rank A B, where the weight lies as [in, out] or as [out, in].
-Status TrainedModel::addAdapter(const TrainedAdapter &adapter, const Shard &box, std::span<std::byte> out) const {
-  auto a = readAdapter(adapter.a), b = readAdapter(adapter.b);
-  if (!a) return a.status();
-  if (!b) return b.status();
+void TrainedModel::addAdapter(const MergedAdapter &merged, const Shard &box, std::span<std::byte> out) const {
+  const TrainedAdapter &adapter = *merged.adapter;
   const plan::DType type = dtype(adapter.parameter);
   const double scale = trainedBy.lora->alpha / static_cast<double>(adapter.rank);
   for (int64_t i = 0; i < box.size[0] * box.size[1]; ++i) {
@@ -186,11 +196,10 @@ Status TrainedModel::addAdapter(const TrainedAdapter &adapter, const Shard &box,
     if (!adapter.isInputMajor) std::swap(row, column);
     double sum = 0;
     for (int64_t k = 0; k < adapter.rank; ++k)
-      sum += (*a)[size_t(row * adapter.rank + k)] * (*b)[size_t(k * adapter.out + column)];
+      sum += merged.a[size_t(row * adapter.rank + k)] * merged.b[size_t(k * adapter.out + column)];
     std::byte *element = out.data() + i * runtime::byteSize(type);
     runtime::storeFloat(type, runtime::loadFloat(type, element) + scale * sum, element);
   }
-  return Status::ok();
 }
 
 const std::byte *TrainedModel::initial(size_t at) const {

@@ -16,6 +16,9 @@ struct TrainedAdapter {
   bool isQuantized = false;
 };
 
+// The elements of a dense tensor of floats.
+std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes);
+
 class TrainedModel {
 public:
   // `model`: the .onnx file, if it moved. `merge`: weights are read with their adapters. Errors: no whole snapshot, a
@@ -49,11 +52,17 @@ private:
     int64_t piece = -1;
     std::vector<int64_t> shape; // as stored, the pieces' dimension included
   };
+  // An adapter with its two matrices.
+  struct MergedAdapter {
+    const TrainedAdapter *adapter = nullptr;
+    std::vector<double> a, b;
+  };
   Status place();
+  Status readMerged();
   Status findAdapters(const std::string &path, const import_::ImportOptions &options);
   Status readStored(const std::string &symbol, plan::DType dtype, const runtime::Shard &box,
                     std::span<std::byte> out) const;
-  Status addAdapter(const TrainedAdapter &adapter, const runtime::Shard &box, std::span<std::byte> out) const;
+  void addAdapter(const MergedAdapter &merged, const runtime::Shard &box, std::span<std::byte> out) const;
   plan::DType storedType(const std::string &symbol) const;
   runtime::Shard storedWhole(const std::string &symbol) const;
 
@@ -61,8 +70,8 @@ private:
   std::unique_ptr<import_::ModelTables> source;
   recipe::Recipe trainedBy;
   std::vector<TrainedAdapter> found;
-  std::map<size_t, const TrainedAdapter *> merged; // by parameter
-  std::map<std::string, Place> places;             // by symbol
+  std::map<size_t, MergedAdapter> merged; // by parameter
+  std::map<std::string, Place> places;    // by symbol
 };
 
 } // namespace cleave

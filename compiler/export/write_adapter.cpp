@@ -87,9 +87,7 @@ private:
       const plan::DType type = model.dtype(entry.parameter);
       std::vector<std::byte> bytes(static_cast<size_t>(runtime::elementCount(shape) * runtime::byteSize(type)));
       CLEAVE_RETURN_IF_ERROR(model.read(entry.parameter, {std::vector<int64_t>(shape.size(), 0), shape}, bytes));
-      std::vector<double> values(static_cast<size_t>(runtime::elementCount(shape)));
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] = runtime::loadFloat(type, bytes.data() + i * size_t(runtime::byteSize(type)));
+      const std::vector<double> values = numbersOf(type, bytes);
       const std::string key = stripped(entry.key);
       add(key, values, entry.isTransposed ? shape[0] : int64_t(values.size()), entry.isTransposed ? shape[1] : 1);
       headers.back().shape = entry.shape;

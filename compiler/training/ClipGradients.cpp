@@ -40,6 +40,7 @@ public:
       Formula at(builder, result.value.getLoc());
       Value grad = at.cast(result.value, f32);
       squares.push_back(at.total(at.mul(grad, grad)));
+      if (groups.empty()) continue;
       auto param = symbols.lookup<onnx::ParamOp>(result.gradientOf.getValue());
       const recipe::ParameterNames names = namesOf(param->getAttrDictionary());
       for (auto [group, own] : llvm::zip_equal(groups, squaresOf))

@@ -2,8 +2,8 @@
 // has them.
 //
 //     lora: {match: ["*q_proj*"], rank: 8, alpha: 16}
-//     h.0.q_proj.weight [64, 96], read by MatMul   ->   h.0.q_proj.lora_A.weight [64, 8], h.0.q_proj.lora_B.weight [8,
-//     96]
+//     h.0.q_proj.weight [64, 96], read by MatMul   ->   h.0.q_proj.lora_A.weight [64, 8]
+//                                                       h.0.q_proj.lora_B.weight [8, 96]
 #pragma once
 #include "compiler/recipe/recipe.h"
 #include "dialects/onnx/Onnx.h"

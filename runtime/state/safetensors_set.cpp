@@ -94,9 +94,9 @@ void SafetensorsSet::findFolder() {
   root = common.string();
 }
 
-const TensorView *SafetensorsSet::find(const std::string &name) const {
+const SafetensorsSet::Tensor *SafetensorsSet::find(const std::string &name) const {
   auto found = byName.find(name);
-  return found == byName.end() ? nullptr : found->second.view;
+  return found == byName.end() ? nullptr : &found->second;
 }
 
 std::string SafetensorsSet::pathOf(const Tensor &tensor) const {

@@ -1,8 +1,9 @@
 // The tensors of a checkpoint as Hugging Face lays it out: one safetensors file, or shards with an index.
 //
-//     Result<SafetensorsSet> set = SafetensorsSet::open("llama");      llama/model.safetensors.index.json and its
-//     shards const SafetensorsSet::Tensor *w = set->find("model.norm.weight"); set->pathOf(*w) ==
-//     "model-00002-of-00002.safetensors", relative to set->folder(); set->offsetOf(*w) == 4096
+//     auto set = SafetensorsSet::open("llama");     // a folder with model.safetensors.index.json and its shards
+//     auto *w = set->find("model.norm.weight");
+//     set->pathOf(*w)                               // "model-00002-of-00002.safetensors", in set->folder()
+//     set->offsetOf(*w)                             // 4096
 //
 // The folder is that of the files themselves, since those of a hub's cache are links to elsewhere.
 #pragma once
@@ -23,7 +24,7 @@ public:
   static Result<SafetensorsSet> open(const std::string &path);
 
   const std::map<std::string, Tensor> &tensors() const { return byName; }
-  const TensorView *find(const std::string &name) const;
+  const Tensor *find(const std::string &name) const; // null: there is none
 
   const std::string &folder() const { return root; } // absolute; the files lie within it
   std::string pathOf(const Tensor &tensor) const;    // of the tensor's file, relative to the folder

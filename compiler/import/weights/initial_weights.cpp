@@ -45,14 +45,10 @@ private:
   std::string where() const { return init.checkpoint; }
 
   const SafetensorsSet::Tensor *find(const std::string &key) const {
-    auto named = [&](const std::string &name) -> const SafetensorsSet::Tensor * {
-      auto found = set.tensors().find(name);
-      return found == set.tensors().end() ? nullptr : &found->second;
-    };
     if (!prefix.isOfModel && !prefix.text.empty())
-      if (const SafetensorsSet::Tensor *tensor = named(prefix.text + key)) return tensor;
-    if (const SafetensorsSet::Tensor *tensor = named(key)) return tensor;
-    return prefix.isOfModel && key.starts_with(prefix.text) ? named(key.substr(prefix.text.size())) : nullptr;
+      if (const SafetensorsSet::Tensor *tensor = set.find(prefix.text + key)) return tensor;
+    if (const SafetensorsSet::Tensor *tensor = set.find(key)) return tensor;
+    return prefix.isOfModel && key.starts_with(prefix.text) ? set.find(key.substr(prefix.text.size())) : nullptr;
   }
 
   // The prefix that gives the most names which do not fit as they are.
