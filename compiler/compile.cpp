@@ -14,7 +14,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/weight_files.h"
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 
 using namespace mlir;
@@ -28,7 +32,12 @@ struct Planned {
   planner::Cluster cluster; // as this step uses it
   planner::Decision decision;
   std::vector<std::string> notes, warnings;
-  std::string samplesMeetAt = {}; // of several microbatches: Problem::samplesMeetAt
+  std::string samplesMeetAt = {};   // of several microbatches: Problem::samplesMeetAt
+  Pipeline::StepOptions built = {}; // of the step that code is made of
+  // It is not the step of the whole batch as the model has it.
+  bool isRebuilt() const {
+    return built.microbatches > 1 || built.staged || built.sequenceBlocks > 1 || built.libraryAttention;
+  }
 
   report::Report report() const {
     report::Report made = report::makeReport(problem, cluster, decision);
@@ -53,6 +62,17 @@ Result<CompileRequest> completed(CompileRequest request) {
     CLEAVE_RETURN_IF_ERROR(annotations::readSplit(request.model, request.recipe, request.cluster, request.split,
                                                   request.results, request.notes));
   return request;
+}
+
+// The step of the whole batch, which is built, becomes that of a microbatch, as the options want it.
+Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOptions options,
+               std::unique_ptr<Pipeline> &built) {
+  const std::map<std::string, StepInput> ofBatch = stepInputs(built->step());
+  options.lossOfBatch = built->lossTerms();
+  options.batch = built->batchPlace();
+  built = beside ? std::make_unique<Pipeline>(request, *beside) : std::make_unique<Pipeline>(request);
+  CLEAVE_RETURN_IF_ERROR(built->buildStep(options));
+  return checkMicrobatchInputs(ofBatch, stepInputs(built->step()), options.microbatches);
 }
 
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
@@ -104,17 +124,16 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
   bool byLibrary = forCode && blocks == 1 && recipe::allowsLibraryAttention(request.recipe) &&
                    !planner::computeCapability(request.cluster.device.kind).empty();
-  if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1 || byLibrary)) {
-    const std::map<std::string, StepInput> ofBatch = stepInputs(planned.pipeline->step());
-    const std::vector<double> lossOfBatch = planned.pipeline->lossTerms();
-    const Batch batch = planned.pipeline->batchPlace();
-    planned.pipeline = std::make_unique<Pipeline>(request);
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(
-        {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary, lossOfBatch, batch}));
-    CLEAVE_RETURN_IF_ERROR(
-        checkMicrobatchInputs(ofBatch, stepInputs(planned.pipeline->step()), planned.decision.microbatches));
-  }
+  planned.built = {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary};
+  if (forCode && planned.isRebuilt())
+    CLEAVE_RETURN_IF_ERROR(rebuild(request, nullptr, planned.built, planned.pipeline));
   return planned;
+}
+
+double flopsOf(const planner::Problem &problem) {
+  double flops = 0;
+  for (const planner::Node &node : problem.nodes) flops += node.flops + node.backwardFlops;
+  return flops;
 }
 
 void fillSchedule(const recipe::Schedule &from, plan::Schedule &to) {
@@ -148,23 +167,102 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_seed(request.recipe.seed);
   training.set_data_yaml(request.recipe.dataYaml());
   training.set_eval_yaml(request.recipe.evalYaml());
-  double flops = 0;
-  for (const planner::Node &node : planned.problem.nodes) flops += node.flops + node.backwardFlops;
-  training.set_flops_per_step(flops);
+  training.set_flops_per_step(flopsOf(planned.problem));
   training.set_tokens_per_sample(tokensPerSample(plan));
   training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
 }
 
-void setRanges(const std::map<std::string, StepInput> &inputs, plan::Plan &plan) {
+// Of one length's fragments: those that end with its suffix.
+void setRanges(const std::map<std::string, StepInput> &inputs, const std::string &suffix, plan::Plan &plan) {
   for (plan::Program &program : *plan.mutable_programs())
     for (plan::Fragment &fragment : *program.mutable_fragments())
-      for (plan::InputBinding &input : *fragment.mutable_inputs())
-        if (auto found = inputs.find(input.name()); found != inputs.end()) {
-          const IndexRange &range = found->second.range;
-          input.set_upper_bound(range.bound);
-          if (range.least) input.set_least(*range.least);
-          input.mutable_ignored()->Assign(range.ignored.begin(), range.ignored.end());
-        }
+      if (const size_t at = fragment.name().find('@');
+          suffix == (at == std::string::npos ? "" : fragment.name().substr(at)))
+        for (plan::InputBinding &input : *fragment.mutable_inputs())
+          if (auto found = inputs.find(input.name()); found != inputs.end()) {
+            const IndexRange &range = found->second.range;
+            input.set_upper_bound(range.bound);
+            if (range.least) input.set_least(*range.least);
+            input.mutable_ignored()->Assign(range.ignored.begin(), range.ignored.end());
+          }
+}
+
+// A length of the sequence beside the longest.
+struct ShorterStep {
+  plan::SequenceLength length;
+  std::map<std::string, StepInput> inputs;
+};
+
+// The step of another length, split as the longest one, into its module.
+Result<ShorterStep> addLength(CompileRequest request, int64_t length, const Planned &planned) {
+  request.warn = [](const std::string &) {}; // the longest has told it
+  for (const std::string &dim : request.recipe.data->lengthDims) request.recipe.dims[dim] = length;
+  if (!request.irFolder.empty()) request.irFolder += fmt::format("/length-{}", length);
+  auto made = [&]() -> Result<ShorterStep> {
+    ShorterStep step;
+    auto pipeline = std::make_unique<Pipeline>(request, *planned.pipeline);
+    CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
+    auto problem = pipeline->problem(1);
+    if (!problem) return problem.status();
+    if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(request, planned.pipeline.get(), planned.built, pipeline));
+    auto reference = pipeline->referenceGraph();
+    if (!reference) return reference.status();
+    step.length.set_length(length);
+    step.length.set_flops_per_step(flopsOf(*problem));
+    step.length.set_reference_graph(std::move(*reference));
+    step.inputs = stepInputs(pipeline->step());
+    CLEAVE_RETURN_IF_ERROR(pipeline->partition(planned.decision));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, "@" + std::to_string(length)));
+    return step;
+  }();
+  if (!made) return Status(ErrorKind::Input, fmt::format("length {}: {}", length, made.status().message()));
+  return made;
+}
+
+// Samples that share a row see each other, unless an input tells them apart.
+void warnOfPacking(const CompileRequest &request, const std::map<std::string, StepInput> &inputs, Planned &planned) {
+  if (!request.recipe.data || !request.recipe.data->pack) return;
+  const int64_t longest = request.recipe.data->lengths.back();
+  for (const auto &[name, input] : inputs) {
+    const bool isMask = std::ranges::count(input.shape, longest) >= 2;
+    const bool isNumber = std::ranges::any_of(std::array{"segment", "document", "seq_idx"},
+                                              [&](const char *word) { return name.find(word) != std::string::npos; });
+    if (isMask || isNumber) return;
+  }
+  planned.warnings.push_back(
+      fmt::format("data.pack: samples that share a row see each other, for the model has no input "
+                  "that tells them apart: a mask of [{}, {}] or segment_ids of [{}]",
+                  longest, longest, longest));
+  request.warn(planned.warnings.back());
+}
+
+// The steps of all lengths but the longest.
+Result<std::vector<ShorterStep>> addLengths(const CompileRequest &request, Planned &planned) {
+  std::vector<ShorterStep> added;
+  if (!request.recipe.data || request.recipe.data->lengths.size() < 2) return added;
+  if (planned.built.delayWeights)
+    return inputError(fmt::format("several lengths of sequences and schedule {}: its steps run into each other, and "
+                                  "each would need the length of the next; take another --schedule",
+                                  planned.decision.schedule));
+  const std::vector<int64_t> &lengths = request.recipe.data->lengths;
+  for (size_t i = 0; i + 1 < lengths.size(); ++i) {
+    auto step = addLength(request, lengths[i], planned);
+    if (!step) return step.status();
+    added.push_back(std::move(*step));
+  }
+  planned.notes.push_back(fmt::format("a step for each of the lengths {}, split as that of {}: with parameters, state "
+                                      "and scratch memory in common",
+                                      fmt::join(lengths, ", "), lengths.back()));
+  return added;
+}
+
+void fillLengths(const CompileRequest &request, const Planned &planned, const std::vector<ShorterStep> &shorter,
+                 plan::Plan &plan) {
+  for (const ShorterStep &step : shorter) *plan.add_lengths() = step.length;
+  if (shorter.empty()) return;
+  plan::SequenceLength &longest = *plan.add_lengths();
+  longest.set_length(request.recipe.data->lengths.back());
+  longest.set_flops_per_step(flopsOf(planned.problem));
 }
 
 // A folder ends in '/', so that it is known for one where it is missing.
@@ -202,12 +300,17 @@ Result<Compiled> compile(const CompileRequest &given) {
   auto reference = planned->pipeline->referenceGraph();
   if (!reference) return reference.status();
   const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
-  auto lowered = planned->pipeline->lower(planned->decision);
-  if (!lowered) return lowered.status();
-  Compiled compiled{std::move(*lowered), planned->report()};
+  warnOfPacking(request, inputs, *planned);
+  CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
+  auto shorter = addLengths(request, *planned);
+  if (!shorter) return shorter.status();
+  auto generated = planned->pipeline->generate(planned->decision);
+  if (!generated) return generated.status();
+  Compiled compiled{std::move(*generated), planned->report()};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);
+  fillLengths(request, *planned, *shorter, plan);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(planned->cluster.yaml());
@@ -215,7 +318,8 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_model_path(absolutePath(request.model));
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
   CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
-  setRanges(inputs, plan);
+  setRanges(inputs, "", plan);
+  for (const ShorterStep &step : *shorter) setRanges(step.inputs, "@" + std::to_string(step.length.length()), plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, planned->cluster);
   plan.set_report_json(report::renderJson(compiled.report));

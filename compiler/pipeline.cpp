@@ -41,6 +41,7 @@
 #include "compiler/passes.h"
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/repeated_blocks.h"
+#include "compiler/sequence_lengths.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/sample_place.h"
@@ -66,9 +67,22 @@ void registerPasses() {
   codegen::registerCodegenPasses();
 }
 
-Pipeline::Pipeline(const CompileRequest &request) : request(request), context(MLIRContext::Threading::DISABLED) {
+Pipeline::Pipeline(const CompileRequest &request)
+    : request(request), shared(std::make_shared<MLIRContext>(MLIRContext::Threading::DISABLED)), context(*shared) {
   context.loadDialect<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect>();
-  context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+  collectDiagnostics();
+}
+
+Pipeline::Pipeline(const CompileRequest &request, Pipeline &whole)
+    : request(request), shared(whole.shared), context(*shared) {
+  collectDiagnostics();
+}
+
+Pipeline::~Pipeline() { context.getDiagEngine().eraseHandler(handler); }
+
+// The handler that was registered last is asked first.
+void Pipeline::collectDiagnostics() {
+  handler = context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
     std::string text = diagnostic.str();
     if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()); name && !StringRef(text).starts_with("node '"))
       if (!name.getName().empty()) text = ("node '" + name.getName().getValue() + "': ").str() + text;
@@ -369,12 +383,21 @@ Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decis
 
 } // namespace
 
-Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
+Status Pipeline::partition(const planner::Decision &decision) {
   auto table = scheduleOf(decision);
   if (!table) return table.status();
-  CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
+  return run("partition", [&](OpPassManager &passes) {
     partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, codegen::buildKeptValuesPipeline);
-  }));
+  });
+}
+
+Status Pipeline::add(Pipeline &other, const std::string &suffix) {
+  return failed(joinRoutines(*module, *other.module, suffix))
+             ? other.failure("the routines of two lengths cannot be joined")
+             : Status::ok();
+}
+
+Result<plan::Plan> Pipeline::generate(const planner::Decision &decision) {
   auto plan = codegen::generate(*module, decision.mesh,
                                 {.gpu = planner::computeCapability(request.cluster.device.kind),
                                  .emulate = request.emulate,

@@ -14,13 +14,17 @@
 #include "mlir/Pass/PassManager.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
+#include <memory>
 
 namespace cleave {
 
-// Runs phases on a module of its own context; errors of the passes are collected in words.
+// Runs phases on a module; errors of the passes are collected in words.
 class Pipeline {
 public:
   explicit Pipeline(const CompileRequest &request);
+  // In the context of another one, which takes its functions in (`add`) and outlives it.
+  Pipeline(const CompileRequest &request, Pipeline &whole);
+  ~Pipeline();
 
   struct StepOptions {
     int64_t microbatches = 1, sequenceBlocks = 1;
@@ -38,8 +42,12 @@ public:
   Result<planner::Problem> problem(int64_t microbatches);
   // The unpartitioned step, for the reference executor (plan.proto's reference_graph).
   Result<std::string> referenceGraph();
-  // partition, codegen: the step becomes the plan of every device.
-  Result<plan::Plan> lower(const planner::Decision &decision);
+  // partition: the step becomes that of every device.
+  Status partition(const planner::Decision &decision);
+  // After partition of both: the functions of another size of this step, as routines whose names end with `suffix`.
+  Status add(Pipeline &other, const std::string &suffix);
+  // codegen: after partition.
+  Result<plan::Plan> generate(const planner::Decision &decision);
   // Samples a step, known after buildStep.
   int64_t batch() const { return found.samples; }
   const Batch &batchPlace() const { return found; }
@@ -53,6 +61,7 @@ public:
   const std::vector<std::string> &notes() const { return noted; }
 
 private:
+  void collectDiagnostics();
   Status readModel();
   Status importModel();
   // Drops the outputs that the loss does not read, and the nodes and inputs that only they need.
@@ -70,7 +79,9 @@ private:
   void dump(const char *phase);
 
   const CompileRequest &request;
-  mlir::MLIRContext context;
+  std::shared_ptr<mlir::MLIRContext> shared;
+  mlir::MLIRContext &context;
+  uint64_t handler = 0; // of the context's diagnostics
   std::string diagnostics;
   std::vector<std::string> warned, noted;
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -188,6 +188,49 @@ void readLora(MapReader reader, Lora &lora) {
   reader.finish();
 }
 
+// The lengths of a sequence, ascending, and what belongs to them.
+void readLengths(MapReader &reader, Data &data) {
+  reader.integers("lengths", data.lengths);
+  std::ranges::sort(data.lengths);
+  data.lengths.erase(std::unique(data.lengths.begin(), data.lengths.end()), data.lengths.end());
+  reader.texts("length_dims", data.lengthDims);
+  reader.boolean("pack", data.pack);
+  if (reader.has("causal")) reader.boolean("causal", data.causal.emplace());
+  if (reader.has("separator")) reader.integer("separator", data.separator.emplace(), {.least = 0});
+  MapReader pad = reader.map("pad");
+  for (const std::string &key : pad.keys()) pad.number(key, data.pad[key]);
+  if (data.lengths.empty()) {
+    for (const char *key : {"length_dims", "pack", "causal", "separator", "pad"})
+      if (reader.has(key)) reader.fail(key, fmt::format("'data.{}' is for samples of several 'lengths'", key));
+    return;
+  }
+  if (data.lengths.front() < 1) reader.fail("lengths", "'data.lengths' must be 1 or more each");
+  if (data.kind != DataKind::Arrays && data.kind != DataKind::Tokens && data.kind != DataKind::Synthetic)
+    reader.fail("lengths", fmt::format("'data.lengths' is for arrays, tokens and synthetic data, this is {}",
+                                       toString(data.kind)));
+  if (data.block > 0) reader.fail("block", "'data.block' is one length, and 'data.lengths' are several: leave it out");
+  if (data.separator && data.kind != DataKind::Tokens)
+    reader.fail("separator", fmt::format("'data.separator' is for tokens, this is {}", toString(data.kind)));
+  if (!data.separator && data.kind == DataKind::Tokens)
+    reader.fail("lengths", "'data.lengths' of tokens needs 'data.separator', the token that ends a sample");
+}
+
+// Which symbolic dimensions are as long as a sequence is.
+void findLengthDims(MapReader &reader, Recipe &recipe) {
+  Data &data = *recipe.data;
+  const int64_t longest = data.lengths.back();
+  for (const std::string &name : data.lengthDims)
+    if (auto dim = recipe.dims.find(name); dim == recipe.dims.end() || dim->second != longest)
+      reader.fail("data", fmt::format("'dims.{}' must be {}, the longest of 'data.lengths'", name, longest));
+  if (!data.lengthDims.empty()) return;
+  for (const auto &[name, size] : recipe.dims)
+    if (size == longest && name.find("batch") == std::string::npos) data.lengthDims.push_back(name);
+  if (data.lengthDims.empty())
+    reader.fail("data", fmt::format("'data.lengths' ends with {}, and no dimension of 'dims' is that long: give the "
+                                    "model's dimension of positions that size, such as dims: {{seq: {}}}",
+                                    longest, longest));
+}
+
 void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   if (!reader.has("kind"))
     reader.fail("kind", "'data' needs a 'kind': arrays, tokens, chars, cifar10, images or synthetic");
@@ -208,6 +251,7 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.numbers("std", data.std, {.above = 0});
   MapReader fields = reader.map("fields");
   for (const std::string &key : fields.keys()) fields.text(key, data.fields[key]);
+  readLengths(reader, data);
   static const std::vector<std::string> types = {"uint16", "uint32", "int32", "int64"};
   if (!data.dtype.empty() && std::find(types.begin(), types.end(), data.dtype) == types.end())
     reader.unknownWord("dtype", data.dtype, types);
@@ -275,6 +319,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
     eval.integer("batches", recipe.eval->batches, {.least = 1});
     eval.finish();
   }
+  if (recipe.data && !recipe.data->lengths.empty()) findLengthDims(reader, recipe);
   reader.finish();
   recipe.loss.where = recipe.at("loss");
   recipe.optimizer.where = recipe.at("optimizer");

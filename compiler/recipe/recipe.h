@@ -151,6 +151,12 @@ struct Data {
   std::vector<double> mean, std;             // images: of one channel or of each; empty: 0 and 1
   int64_t samples = 0;                       // synthetic: samples an epoch; 0: 1024 batches' worth
   std::map<std::string, std::string> fields; // input or label name -> array name, where they differ
+  std::vector<int64_t> lengths;              // of the sequences that a step may have, ascending; empty: one
+  std::vector<std::string> lengthDims;       // symbolic dimensions that are as long; filled when the recipe is read
+  bool pack = false;                         // of lengths: samples share a row
+  std::optional<bool> causal;                // of lengths: whether a mask that is made is; none: of tokens it is
+  std::optional<int64_t> separator;          // tokens: the token that ends a sample, where they have several lengths
+  std::map<std::string, double> pad;         // of lengths: input or label name -> what stands behind a sample's end
   std::string where;
 };
 

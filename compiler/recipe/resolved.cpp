@@ -32,6 +32,10 @@ public:
     out << YAML::EndSeq;
     return *this;
   }
+  MapWriter &integers(const char *key, const std::vector<int64_t> &values) {
+    out << YAML::Key << key << YAML::Value << YAML::Flow << values;
+    return *this;
+  }
   MapWriter &null(const char *key) {
     out << YAML::Key << key << YAML::Value << YAML::Null;
     return *this;
@@ -127,6 +131,14 @@ void writeData(MapWriter &to, const Data &data) {
   if (!data.fields.empty())
     to.map("fields", [&] {
       for (const auto &[field, array] : data.fields) to.text(field.c_str(), array);
+    });
+  if (data.lengths.empty()) return;
+  to.integers("lengths", data.lengths).texts("length_dims", data.lengthDims).boolean("pack", data.pack);
+  to.boolean("causal", data.causal.value_or(data.kind == DataKind::Tokens));
+  if (data.separator) to.integer("separator", *data.separator);
+  if (!data.pad.empty())
+    to.map("pad", [&] {
+      for (const auto &[field, value] : data.pad) to.number(field.c_str(), value);
     });
 }
 

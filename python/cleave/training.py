@@ -38,13 +38,14 @@ def _library():
             break
     else:
         raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
-    if library.cleave_runtime_version() < 4:
+    if library.cleave_runtime_version() < 5:
         raise CleaveError("libcleave_runtime.so is older than this module", 2)
     handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
     for name, result, arguments in [
             ("open", handle, [text, ctypes.POINTER(_Options)]), ("close", None, [handle]),
             ("input_name", text, [handle, ctypes.c_int]), ("input_type", text, [handle, ctypes.c_int]),
-            ("input_shape", ctypes.c_int, [handle, ctypes.c_int, sizes, ctypes.c_int]),
+            ("lengths", ctypes.c_int, [handle]),
+            ("input_shape_at", ctypes.c_int, [handle, ctypes.c_int, ctypes.c_int, sizes, ctypes.c_int]),
             ("bind", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("step", ctypes.c_int, [handle, ctypes.POINTER(_Metrics)]), ("steps_done", ctypes.c_int64, [handle]),
             ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
@@ -84,11 +85,14 @@ class Trainer:
         if not self._handle:
             raise self._error(None)
         self._bound = {}
-        self.inputs = {}  # name: (dtype, shape of a global batch)
+        self.inputs = {}  # name: (dtype, shape of a global batch, of the longest samples)
+        self._shapes = {}  # name: its shapes, the shortest samples' first
         while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
             at = len(self.inputs)
-            self.inputs[name.decode()] = (TYPES[self._library.cleave_input_type(self._handle, at).decode()],
-                                          _shape(self._library.cleave_input_shape, self._handle, at))
+            shapes = [_shape(self._library.cleave_input_shape_at, self._handle, at, length)
+                      for length in range(self._library.cleave_lengths(self._handle))]
+            self._shapes[name.decode()] = shapes
+            self.inputs[name.decode()] = (TYPES[self._library.cleave_input_type(self._handle, at).decode()], shapes[-1])
 
     def _error(self, handle):
         return CleaveError(self._library.cleave_error(handle).decode(), self._library.cleave_error_status(handle))
@@ -101,7 +105,7 @@ class Trainer:
         """One optimizer step on these arrays, a global batch each; without any on the recipe's data. Metrics of the step.
 
         Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
-        that are left out keep the arrays of the step before.
+        that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them.
         """
         for name, array in (inputs or {}).items():
             self._bind(name, array)
@@ -112,11 +116,13 @@ class Trainer:
     def _bind(self, name, array):
         if name not in self.inputs:
             raise CleaveError(f"the plan has no input {name!r}; its inputs are {', '.join(self.inputs)}", 2)
-        dtype, shape = self.inputs[name]
+        dtype, _ = self.inputs[name]
+        shapes = self._shapes[name]
         if not isinstance(array, np.ndarray):
             array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
-        if array.shape != shape:
-            raise CleaveError(f"input {name!r} has shape {shape} in the plan and {array.shape} here", 2)
+        if array.shape not in shapes:
+            known = " or ".join(map(str, dict.fromkeys(shapes)))
+            raise CleaveError(f"input {name!r} has shape {known} in the plan and {array.shape} here", 2)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise CleaveError(f"input {name!r} is {np.dtype(dtype)} in the plan and {array.dtype} here", 2)
         array = np.ascontiguousarray(array, dtype=dtype)

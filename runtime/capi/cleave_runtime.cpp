@@ -3,6 +3,7 @@
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
 #include <algorithm>
 #include <cmath>
@@ -42,11 +43,15 @@ template <typename Body> int guarded(cleave_training *training, Body &&body) {
 
 Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
 
-// Null: no such input.
-const plan::InputBinding *inputOf(const cleave_training *training, int index) {
-  if (!training || index < 0) return nullptr;
-  std::vector<const plan::InputBinding *> inputs = inputsOf(training->plan, "step");
+// Of the step of a length; null: no such input.
+const plan::InputBinding *inputOf(const cleave_training *training, int index, size_t length) {
+  if (!training || index < 0 || length >= lengthsOf(training->plan)) return nullptr;
+  std::vector<const plan::InputBinding *> inputs = inputsOf(training->plan, routineOf(training->plan, "step", length));
   return static_cast<size_t>(index) < inputs.size() ? inputs[static_cast<size_t>(index)] : nullptr;
+}
+
+const plan::InputBinding *inputOf(const cleave_training *training, int index) {
+  return training ? inputOf(training, index, lengthsOf(training->plan) - 1) : nullptr;
 }
 
 // The first `most` sizes; how many there are.
@@ -115,8 +120,14 @@ const char *cleave_input_type(const cleave_training *training, int index) {
   return input ? name(input->buffer().dtype()) : nullptr;
 }
 
+int cleave_lengths(const cleave_training *training) { return training ? int(lengthsOf(training->plan)) : 0; }
+
 int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most) {
-  const plan::InputBinding *input = inputOf(training, index);
+  return cleave_input_shape_at(training, index, cleave_lengths(training) - 1, sizes, most);
+}
+
+int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most) {
+  const plan::InputBinding *input = length < 0 ? nullptr : inputOf(training, index, size_t(length));
   if (!input) return -1;
   std::vector<int64_t> shape(input->global_shape().begin(), input->global_shape().end());
   if (!input->without_samples()) shape[size_t(input->sample_dim())] *= microbatchesOf(training->plan, "step");

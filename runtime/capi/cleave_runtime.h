@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 4
+#define CLEAVE_RUNTIME_VERSION 5
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -68,6 +68,10 @@ int64_t cleave_input_bytes(const cleave_training *training, int index);
 const char *cleave_input_type(const cleave_training *training, int index);
 /* Sizes of a global batch of it, the first `most` of them into `sizes`; returns how many there are, -1 beyond the last. */
 int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most);
+/* Where samples have several lengths (the recipe's data.lengths): how many, else 1; and the sizes of a global batch of an
+ * input in the step of each, the shortest first. cleave_input_shape and cleave_input_bytes are the longest's. */
+int cleave_lengths(const cleave_training *training);
+int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most);
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);

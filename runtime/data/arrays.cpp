@@ -1,5 +1,7 @@
 #include "runtime/data/array.h"
 #include "runtime/data/kinds.h"
+#include "runtime/data/ragged.h"
+#include "runtime/data/sequence.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cmath>
@@ -66,11 +68,65 @@ Status checkRowsAreOne(const Array &array, const Field &field, const std::string
   return Status::ok();
 }
 
+// Sample i has the elements offsets[i] up to, without it, offsets[i + 1] of the others.
+constexpr const char *offsetsName = "offsets";
+
+Result<std::vector<Piece>> samplesAt(const std::map<std::string, Array> &file, const std::string &path) {
+  auto found = file.find(offsetsName);
+  if (found == file.end() || found->second.shape.size() != 1 || isFloat(found->second.dtype))
+    return inputError(fmt::format("{}: samples of several lengths need an array '{}' of integers: sample i is elements "
+                                  "offsets[i] up to offsets[i + 1] of the others",
+                                  path, offsetsName));
+  std::vector<int64_t> offsets(static_cast<size_t>(found->second.shape[0]));
+  CLEAVE_RETURN_IF_ERROR(
+      convertElements(found->second, 0, std::ssize(offsets), plan::I64, reinterpret_cast<std::byte *>(offsets.data())));
+  std::vector<Piece> samples;
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] <= offsets[i - 1] || offsets[0] < 0)
+      return inputError(fmt::format("{}: '{}' must rise, it has {} and then {} at {}", path, offsetsName,
+                                    offsets[i - 1], offsets[i], i));
+    samples.push_back({offsets[i - 1], offsets[i] - offsets[i - 1]});
+  }
+  return samples;
+}
+
+Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vector<Field> &fields,
+                                    const std::map<std::string, Array> &file) {
+  Result<std::vector<Piece>> samples = samplesAt(file, settings.path);
+  if (!samples) return samples.status();
+  const int64_t elements = samples->empty() ? 0 : samples->back().begin + samples->back().count;
+  std::vector<RaggedSource> sources;
+  for (const Field &field : fields) {
+    auto renamed = settings.fields.find(field.name);
+    const std::string &wanted = renamed == settings.fields.end() ? field.name : renamed->second;
+    auto found = file.find(wanted);
+    const Content content = contentOf(field);
+    if (found == file.end() &&
+        (content == Content::Tokens || content == Content::NextTokens || field.lengthDims.empty()))
+      return inputError(fmt::format("{}: has no array '{}' for the {} of that name", settings.path, wanted,
+                                    field.label ? "labels" : "input"));
+    RaggedSource &source = sources.emplace_back();
+    if (found == file.end()) continue;
+    source.array = found->second;
+    const int64_t rows = field.lengthDims.empty() ? std::ssize(*samples) : elements;
+    const int64_t inner =
+        field.elements() / (field.lengthDims.empty() ? 1 : std::max<int64_t>(1, field.shape[field.lengthDims.front()]));
+    if (elementCount(found->second.shape) / std::max<int64_t>(1, inner) < rows ||
+        (!found->second.shape.empty() && found->second.shape[0] < rows))
+      return inputError(fmt::format("{}: array '{}' is {}; {} of {} numbers are needed", settings.path, wanted,
+                                    describe(found->second), rows, inner));
+    if (Status converts = convertElements(found->second, 0, 0, field.dtype, nullptr); !converts)
+      return inputError(fmt::format("{}: array '{}': {}", settings.path, wanted, converts.message()));
+  }
+  return makeRagged(settings, fields, std::move(sources), std::move(*samples));
+}
+
 } // namespace
 
 Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
   Result<std::map<std::string, Array>> file = readArrays(settings.path);
   if (!file) return file.status();
+  if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, *file);
   std::vector<std::string> names;
   for (const auto &[name, array] : *file) names.push_back(name);
   std::vector<Array> arrays;

@@ -1,5 +1,6 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/kinds.h"
+#include "runtime/data/lengths.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cstring>
@@ -19,6 +20,12 @@ public:
     for (int64_t &index : moved) index += begin;
     return whole->fill(field, moved, out);
   }
+  bool isSlow() const override { return whole->isSlow(); }
+  std::unique_ptr<Dataset> atLength(std::vector<Field> of) const override {
+    std::shared_ptr<Dataset> other = whole->atLength(std::move(of));
+    return other ? slice(std::move(other), begin, count) : nullptr;
+  }
+  int64_t lengthOf(int64_t sample) const override { return whole->lengthOf(begin + sample); }
 
 private:
   std::shared_ptr<Dataset> whole;
@@ -81,10 +88,12 @@ Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const>
   return fields;
 }
 
-Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &fields, const DataOptions &options) {
+Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &given, const DataOptions &options) {
   Result<DataSettings> settings = parseDataSettings(yaml);
   if (!settings) return settings.status();
   if (!options.path.empty()) settings->path = options.path;
+  std::vector<Field> fields = given;
+  if (settings->lengths.size() == 1) markLength(fields, settings->lengths.front());
   if (fields.empty()) return inputError("the plan has no inputs to fill with data");
   if (settings->kind == "synthetic") return openSynthetic(*settings, fields, options.seed);
   if (settings->path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings->kind));

@@ -27,6 +27,7 @@ struct Field {
   std::optional<int64_t> least = {}; // one below it, or not below upperBound, is an error; none: it may be
   std::vector<int64_t> ignored = {}; // are no error, wherever they are
   bool withoutSamples = false;       // `shape` is the whole input, the same for all samples of a step
+  std::vector<size_t> lengthDims = {}; // dimensions of `shape` that are as long as a step's samples (lengths.h)
 
   int64_t elements() const;
   int64_t bytes() const; // of one sample
@@ -41,6 +42,10 @@ public:
   virtual Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const = 0;
   // Whether a sample takes so long that a batch is better read by threads of its own, beside the step before.
   virtual bool isSlow() const { return false; }
+  // The same samples, in fields of another length; null: samples have one length only.
+  virtual std::unique_ptr<Dataset> atLength(std::vector<Field> /*fields*/) const { return nullptr; }
+  // Positions of a sample, where samples have several lengths; 0: as many as the fields have.
+  virtual int64_t lengthOf(int64_t /*sample*/) const { return 0; }
 
   const std::vector<Field> &fields() const { return fieldList; }
   bool shuffle() const { return shuffled; }

@@ -2,6 +2,7 @@
 #include "runtime/reference/philox.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <numeric>
 
 namespace cleave::runtime {
@@ -16,7 +17,7 @@ int64_t below(uint64_t random, int64_t bound) {
 
 } // namespace
 
-Sampler::Sampler(int64_t size, SamplerOptions options) : size(size), options(options) {
+Sampler::Sampler(int64_t size, SamplerOptions given) : size(size), options(std::move(given)) {
   int64_t whole = size / options.batch * options.batch;
   perEpoch = whole == size || (options.dropLast && whole > 0) ? whole : whole + options.batch;
   begin(0);
@@ -32,7 +33,36 @@ void Sampler::begin(uint64_t epoch) {
       std::swap(order[static_cast<size_t>(i)],
                 order[static_cast<size_t>(below(uint64_t(words[0]) << 32 | words[1], i + 1))]);
     }
+  if (options.shuffle && options.groupOf) group();
   for (int64_t i = size; i < perEpoch; ++i) order[static_cast<size_t>(i)] = order[static_cast<size_t>(i - size)];
+}
+
+// Whole batches of each group, in the order in which their first samples stand in the permutation; then the rest.
+void Sampler::group() {
+  struct Batch {
+    int64_t place; // of its first sample
+    std::vector<int64_t> samples;
+  };
+  std::map<size_t, std::vector<int64_t>> places; // by group
+  for (int64_t place = 0; place < size; ++place)
+    places[options.groupOf(order[static_cast<size_t>(place)])].push_back(place);
+  std::vector<Batch> batches;
+  std::vector<int64_t> rest; // places
+  for (auto &[number, own] : places) {
+    own.insert(own.begin(), rest.begin(), rest.end());
+    const size_t whole = own.size() - own.size() % static_cast<size_t>(options.batch);
+    for (size_t first = 0; first < whole; first += static_cast<size_t>(options.batch)) {
+      Batch &batch = batches.emplace_back(Batch{own[first], {}});
+      for (size_t i = first; i < first + static_cast<size_t>(options.batch); ++i)
+        batch.samples.push_back(order[static_cast<size_t>(own[i])]);
+    }
+    rest.assign(own.begin() + static_cast<int64_t>(whole), own.end());
+  }
+  std::ranges::sort(batches, {}, &Batch::place);
+  std::vector<int64_t> grouped;
+  for (const Batch &batch : batches) grouped.insert(grouped.end(), batch.samples.begin(), batch.samples.end());
+  for (int64_t place : rest) grouped.push_back(order[static_cast<size_t>(place)]);
+  std::ranges::copy(grouped, order.begin());
 }
 
 std::span<const int64_t> Sampler::next(int64_t count) {

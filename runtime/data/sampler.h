@@ -10,6 +10,7 @@
 #pragma once
 #include "runtime/status.h"
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool dropLast = false;
+  // Where steps have lengths of their own: which of them a sample needs. A shuffled epoch's batches have samples of one,
+  // as far as there are enough; those left over go with the next longer ones. Null: all samples are alike.
+  std::function<size_t(int64_t sample)> groupOf = {};
 };
 
 struct SamplerState {
@@ -39,6 +43,7 @@ public:
 
 private:
   void begin(uint64_t epoch);
+  void group();
 
   int64_t size, perEpoch;
   SamplerOptions options;

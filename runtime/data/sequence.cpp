@@ -5,17 +5,19 @@
 #include <fmt/ranges.h>
 
 namespace cleave::runtime {
-namespace {
-
-enum class Content { Tokens, NextTokens, Ones, Zeros, Positions };
 
 Content contentOf(const Field &field) {
+  auto has = [&](const char *word) { return field.name.find(word) != std::string::npos; };
   if (field.label) return Content::NextTokens;
-  if (field.name.find("attention_mask") != std::string::npos) return Content::Ones;
-  if (field.name.find("token_type") != std::string::npos) return Content::Zeros;
-  if (field.name.find("position") != std::string::npos) return Content::Positions;
+  if (field.lengthDims.size() == 2) return Content::Mask;
+  if (has("attention_mask")) return Content::Ones;
+  if (has("token_type")) return Content::Zeros;
+  if (has("position")) return Content::Positions;
+  if (has("segment") || has("document") || has("seq_idx")) return Content::Segments;
   return Content::Tokens;
 }
+
+namespace {
 
 class SequenceDataset : public Dataset {
 public:
@@ -34,7 +36,7 @@ public:
         int64_t value = content == Content::Tokens       ? tokenAt(at)
                         : content == Content::NextTokens ? tokenAt(at + 1)
                         : content == Content::Positions  ? i
-                                                         : content == Content::Ones;
+                                                         : content != Content::Zeros;
         if (of.upperBound > 0 && (value < 0 || value >= of.upperBound) &&
             (content == Content::Tokens || content == Content::NextTokens))
           return inputError(fmt::format("{}: token {} at position {} is outside of the model's {} ({})", settings.path,

@@ -6,6 +6,18 @@
 
 namespace cleave::runtime {
 
+// A language model's field, by its name and shape: what stands at a position.
+enum class Content {
+  Tokens,
+  NextTokens, // labels
+  Ones,       // attention_mask: this is a token
+  Zeros,      // token_type_ids
+  Positions,  // position_ids
+  Segments,   // segment_ids, document_ids: the number of the sample in its row, from 1
+  Mask,       // of [positions, positions]: which ones see each other
+};
+Content contentOf(const Field &field);
+
 // The content of a language model's fields: "attention_mask" and "position_ids" style inputs are made, the
 // rest is tokens. `stride` is between the beginnings of neighbouring samples (1: CharDataset).
 struct SequenceSettings {

@@ -37,6 +37,18 @@ Result<DataSettings> parseDataSettings(const std::string &yaml) {
         settings.mean = value.as<std::vector<double>>();
       else if (key == "std")
         settings.std = value.as<std::vector<double>>();
+      else if (key == "lengths")
+        settings.lengths = value.as<std::vector<int64_t>>();
+      else if (key == "length_dims")
+        continue; // the compiler's
+      else if (key == "pack")
+        settings.pack = value.as<bool>();
+      else if (key == "causal")
+        settings.causal = value.as<bool>();
+      else if (key == "separator")
+        settings.separator = value.as<int64_t>();
+      else if (key == "pad")
+        settings.pad = value.as<std::map<std::string, double>>();
       else if (key == "fields")
         settings.fields = value.as<std::map<std::string, std::string>>();
       else

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t defaultSamples = 65536;
 constexpr uint64_t syntheticStream = 0x64617461; // the field's number is added
+constexpr uint64_t lengthStream = 0x6c656e67;
 
 // A step of a small model does not last much longer than drawing its samples one number at a time.
 using Uniforms = std::array<float, 16>;
@@ -25,8 +26,9 @@ void draw(uint64_t seed, uint64_t sample, uint64_t stream, uint64_t first, Unifo
 
 class SyntheticDataset : public Dataset {
 public:
-  SyntheticDataset(std::vector<Field> fields, bool shuffled, uint64_t seed, int64_t samples)
-      : Dataset(std::move(fields), shuffled), seed(seed), samples(samples) {}
+  SyntheticDataset(std::vector<Field> fields, bool shuffled, uint64_t seed, int64_t samples,
+                   std::vector<int64_t> lengths)
+      : Dataset(std::move(fields), shuffled), seed(seed), samples(samples), lengths(std::move(lengths)) {}
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
@@ -41,6 +43,17 @@ public:
     return Status::ok();
   }
 
+  // Samples are as long as one of the lengths, all alike often.
+  int64_t lengthOf(int64_t sample) const override {
+    if (lengths.empty()) return 0;
+    Uniforms uniforms;
+    draw(seed, static_cast<uint64_t>(sample), lengthStream, 0, uniforms);
+    return lengths[static_cast<size_t>(uniforms[0] * static_cast<float>(lengths.size()))];
+  }
+  std::unique_ptr<Dataset> atLength(std::vector<Field> fields) const override {
+    return std::make_unique<SyntheticDataset>(std::move(fields), shuffled, seed, samples, lengths);
+  }
+
 private:
   static void write(const Field &field, float uniform, std::byte *out) {
     if (isFloat(field.dtype))
@@ -52,6 +65,7 @@ private:
 
   uint64_t seed;
   int64_t samples;
+  std::vector<int64_t> lengths;
 };
 
 } // namespace
@@ -59,7 +73,7 @@ private:
 Result<DataSource> openSynthetic(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
   DataSource source;
   int64_t samples = settings.samples > 0 ? settings.samples : defaultSamples;
-  source.train = std::make_unique<SyntheticDataset>(fields, settings.shuffle, seed, samples);
+  source.train = std::make_unique<SyntheticDataset>(fields, settings.shuffle, seed, samples, settings.lengths);
   return source;
 }
 

@@ -1,10 +1,13 @@
 #include "runtime/data/array.h"
 #include "runtime/data/kinds.h"
+#include "runtime/data/ragged.h"
 #include "runtime/data/sequence.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <utility>
 
 namespace cleave::runtime {
 namespace {
@@ -52,9 +55,52 @@ Result<Array> readTokens(const DataSettings &settings) {
   return array;
 }
 
+// A sample is what stands up to a separator, with it, and its labels are the tokens behind. One that is longer than the
+// longest length becomes several.
+Result<DataSource> openDocuments(const DataSettings &settings, const std::vector<Field> &fields) {
+  if (!settings.separator)
+    return inputError("data.lengths of tokens needs data.separator, the token that ends a sample");
+  Result<Array> array = readTokens(settings);
+  if (!array) return array.status();
+  const int64_t total = settings.truncate > 0 ? std::min(array->shape[0], settings.truncate) : array->shape[0];
+  const int64_t longest = settings.lengths.back();
+  std::vector<Piece> samples;
+  auto add = [&](int64_t begin, int64_t end) { // the last token is a label only
+    for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
+  };
+  constexpr int64_t atOnce = 65536;
+  std::vector<int64_t> tokens(atOnce);
+  int64_t begin = 0;
+  for (int64_t first = 0; first < total; first += atOnce) {
+    const int64_t count = std::min(atOnce, total - first);
+    CLEAVE_RETURN_IF_ERROR(
+        convertElements(*array, first, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
+    for (int64_t i = 0; i < count; ++i)
+      if (tokens[static_cast<size_t>(i)] == *settings.separator)
+        add(std::exchange(begin, first + i + 1), first + i + 1);
+  }
+  if (begin == 0)
+    return inputError(
+        fmt::format("{}: the separator {} is not among its {} tokens", settings.path, *settings.separator, total));
+  add(begin, total);
+  std::vector<RaggedSource> sources;
+  for (const Field &field : fields) {
+    const Content content = contentOf(field);
+    RaggedSource &source = sources.emplace_back();
+    if (content == Content::NextTokens) source.shift = 1;
+    if (content == Content::Tokens || content == Content::NextTokens) source.array = *array;
+    if (source.array && (field.lengthDims.size() != 1 || field.elements() != field.shape[field.lengthDims.front()]))
+      return inputError(
+          fmt::format("data of kind 'tokens' fills inputs of one number a position; '{}' is [{}] a sample", field.name,
+                      fmt::join(field.shape, ", ")));
+  }
+  return makeRagged(settings, fields, std::move(sources), std::move(samples));
+}
+
 } // namespace
 
 Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Field> &fields) {
+  if (!settings.lengths.empty()) return openDocuments(settings, fields);
   Result<int64_t> block = blockLength(settings, fields);
   if (!block) return block.status();
   Result<Array> array = readTokens(settings);

@@ -56,7 +56,7 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"step_time_s", "seconds", metrics.stepSeconds},
     {"data_s", "seconds of the step in which the first process read samples or waited for them", metrics.dataSeconds},
     {"samples_per_s", "of all devices together", metrics.samplesPerSecond},
-    {"tokens_per_s", "of all devices together; 0 if samples are not sequences", metrics.tokensPerSecond},
+    {"tokens_per_s", "of all devices together, without padding where samples have several lengths; 0 if samples are not sequences", metrics.tokensPerSecond},
     {"tflops_per_device", "the model's FLOP of a step, without recomputation, over time and devices", metrics.tflopsPerDevice},
     {"peak_bytes_per_device", "memory of the fullest device", metrics.peakBytesPerDevice},
     {"host_bytes_per_device", "host memory of the fullest device; with `--offload` only",

@@ -284,7 +284,7 @@ void Rank::leave(int lane) {
 // The first step, which touches memory and makes code, is in no window.
 void Rank::countStep(const Work &work) {
   const std::string &name = program().routines(work.routine).name();
-  if (bell || (name != "step" && name != "drain")) return;
+  if (bell || (!name.starts_with("step") && name != "drain")) return;
   int64_t now = nowNanoseconds();
   if (stepsSeen > 0 && stepsSeen % stepsOfWindow == 0) {
     ownSeconds.store(static_cast<double>(now - windowBegan - waited) / 1e9 / stepsOfWindow, std::memory_order_relaxed);

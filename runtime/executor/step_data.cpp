@@ -1,23 +1,29 @@
 #include "runtime/executor/step_data.h"
+#include "runtime/data/lengths.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <thread>
 #include <yaml-cpp/yaml.h>
 
 namespace cleave::runtime {
 
 int64_t StepData::Feeds::samples() const {
-  auto found = std::ranges::find(inputs, false, &Feed::withoutSamples);
-  return found == inputs.end() ? 1 : found->samples;
+  auto found = std::ranges::find(inputs(), false, &Feed::withoutSamples);
+  return found == inputs().end() ? 1 : found->samples;
 }
 
 Status StepData::open(const std::optional<std::string> &path) {
-  Result<std::vector<Field>> found = dataFields(inputsOf(source, "step"));
-  if (!found) return found.status();
-  fields = std::move(*found);
+  for (size_t length = 0; length < lengthsOf(source); ++length) {
+    Result<std::vector<Field>> found = dataFields(inputsOf(source, routineOf(source, "step", length)));
+    if (!found) return found.status();
+    fields.push_back(std::move(*found));
+  }
+  CLEAVE_RETURN_IF_ERROR(markLengths(fields));
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
-  for (size_t count = (runsOn(source) ? 3 : 1) + (data.train && isReadBeside(*data.train)); stepFeeds.size() < count;) {
+  for (size_t count = (runsOn(source) ? 3 : 1) + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
     Result<Feeds> made = makeFeeds("step");
     if (!made) return made.status();
     stepFeeds.push_back(std::move(*made));
@@ -38,18 +44,25 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
         evaluateBatches = eval["batches"].as<int64_t>(10);
       }
     if (training.data_yaml().empty() && !path) return Status::ok(); // the caller binds arrays
-    Result<DataSource> opened = openData(training.data_yaml(), fields, {path.value_or(""), training.seed()});
+    Result<DataSource> opened = openData(training.data_yaml(), fields.back(), {path.value_or(""), training.seed()});
     if (!opened) return opened.status();
-    data = std::move(*opened);
+    for (size_t length = 0; length + 1 < fields.size(); ++length) {
+      DataSource &shorter = data.emplace_back();
+      shorter.train = opened->train->atLength(fields[length]);
+      if (opened->evaluation) shorter.evaluation = opened->evaluation->atLength(fields[length]);
+      if (!shorter.train) return inputError("samples of several lengths: data of this kind has one length only");
+    }
+    data.push_back(std::move(*opened));
     YAML::Node map = YAML::Load(training.data_yaml());
     bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
-    if (data.train->size() < 1) return inputError("the training data has no sample");
+    if (train()->size() < 1) return inputError("the training data has no sample");
     if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
-    if (evaluateEvery > 0 && !data.evaluation)
+    if (evaluateEvery > 0 && !data.back().evaluation)
       return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, "
                         "or leave `eval` out");
-    sampler = std::make_unique<Sampler>(
-        data.train->size(), SamplerOptions{training.global_batch(), training.seed(), data.train->shuffle(), dropLast});
+    SamplerOptions order{training.global_batch(), training.seed(), train()->shuffle(), dropLast};
+    if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
+    sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
   } catch (const YAML::Exception &error) {
     return inputError(fmt::format("the plan's data or eval map is not valid: {}", error.what()));
   }
@@ -59,39 +72,80 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
 Result<StepData::Feeds> StepData::makeFeeds(const std::string &routine) const {
   Feeds feeds;
   feeds.microbatches = microbatchesOf(source, routine);
+  for (size_t length = 0; length < lengthsOf(source); ++length) {
+    Result<std::vector<Feed>> inputs = makeInputs(routineOf(source, routine, length), fields[length]);
+    if (!inputs) return inputs.status();
+    feeds.lengths.push_back(std::move(*inputs));
+  }
+  feeds.length = feeds.lengths.size() - 1;
+  for (size_t length = 0; length < feeds.length; ++length)
+    if (microbatchesOf(source, routineOf(source, routine, length)) != feeds.microbatches ||
+        !std::ranges::equal(feeds.lengths[length], feeds.inputs(), {}, &Feed::samples, &Feed::samples))
+      return inputError(fmt::format("routine '{}' has other samples than '{}'", routineOf(source, routine, length), routine));
+  feeds.pointers.resize(feeds.inputs().size() * static_cast<size_t>(feeds.microbatches));
+  return feeds;
+}
+
+Result<std::vector<StepData::Feed>> StepData::makeInputs(const std::string &routine,
+                                                         const std::vector<Field> &of) const {
+  std::vector<Feed> inputs;
   for (const plan::InputBinding *input : inputsOf(source, routine)) {
     Feed feed;
-    while (feed.field < fields.size() && fields[feed.field].name != input->name()) ++feed.field;
-    if (feed.field == fields.size())
+    while (feed.field < of.size() && of[feed.field].name != input->name()) ++feed.field;
+    if (feed.field == of.size())
       return inputError(fmt::format("routine '{}' reads '{}', which 'step' does not", routine, input->name()));
     feed.withoutSamples = input->without_samples();
     feed.samples = feed.withoutSamples ? 1 : input->global_shape(static_cast<int>(input->sample_dim()));
     for (int64_t dim = 0; !feed.withoutSamples && dim < input->sample_dim(); ++dim)
       feed.outer *= input->global_shape(static_cast<int>(dim));
-    feed.sampleBytes = fields[feed.field].bytes();
+    feed.sampleBytes = of[feed.field].bytes();
     feed.read = executor.reads(routine, input->name());
-    if (feed.read) feed.bytes.resize(static_cast<size_t>(feed.stepBytes(feeds.microbatches)));
-    feeds.inputs.push_back(std::move(feed));
+    if (feed.read) feed.bytes.resize(static_cast<size_t>(feed.stepBytes(microbatchesOf(source, routine))));
+    inputs.push_back(std::move(feed));
   }
-  feeds.pointers.resize(feeds.inputs.size() * static_cast<size_t>(feeds.microbatches));
-  return feeds;
+  return inputs;
 }
 
 Status StepData::bind(const std::string &input, const void *array, int64_t bytes) {
-  bool isKnown = false;
+  std::vector<int64_t> wanted; // bytes, by length
+  bool fits = false;
   for (Feeds &feeds : stepFeeds) {
     for (std::future<Status> &part : feeds.reading) part.wait();
-    for (Feed &feed : feeds.inputs) {
-      if (fields[feed.field].name != input) continue;
-      int64_t wanted = feed.stepBytes(feeds.microbatches);
-      if (bytes != wanted)
-        return inputError(
-            fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
-      feed.bound = static_cast<const std::byte *>(array);
-      isKnown = true;
-    }
+    for (size_t length = 0; length < feeds.lengths.size(); ++length)
+      for (Feed &feed : feeds.lengths[length]) {
+        if (fields[length][feed.field].name != input) continue;
+        wanted.push_back(feed.stepBytes(feeds.microbatches));
+        feed.bound = bytes == wanted.back() ? static_cast<const std::byte *>(array) : nullptr;
+        feed.isBound = true;
+        fits = fits || feed.bound;
+      }
   }
-  return isKnown ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
+  if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
+  if (fits) return Status::ok();
+  wanted.resize(lengthsOf(source));
+  return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
+                                fmt::join(wanted, " or "), bytes));
+}
+
+// The least length that so many positions fit in.
+size_t StepData::fitting(int64_t positions) const {
+  size_t length = 0;
+  while (length + 1 < lengthsOf(source) && source.lengths(static_cast<int>(length)).length() < positions) ++length;
+  return length;
+}
+
+// The least length that the samples and the caller's arrays have.
+Status StepData::chooseLength(Feeds &feeds, const Dataset *from) const {
+  feeds.positions = 0;
+  int64_t longest = 0;
+  for (int64_t sample : feeds.indices) {
+    const int64_t positions = from ? from->lengthOf(sample) : 0;
+    longest = std::max(longest, positions), feeds.positions += positions;
+  }
+  auto isGiven = [](const Feed &feed) { return !feed.isBound || feed.bound; };
+  for (feeds.length = fitting(longest); feeds.length < feeds.lengths.size(); ++feeds.length)
+    if (std::ranges::all_of(feeds.inputs(), isGiven)) return Status::ok();
+  return inputError("the arrays of a step are of different lengths");
 }
 
 int64_t StepData::stepsOfEpoch() const {
@@ -109,32 +163,35 @@ Status StepData::restore(const SamplerState &state, int64_t step) {
 }
 
 // Takes the samples of a batch and reads them; beside the step by threads, which endFill waits for.
-Status StepData::beginFill(Feeds &feeds, const Dataset *from, Sampler *order) {
+Status StepData::beginFill(Feeds &feeds, Part part, Sampler *order) {
   feeds.indices.clear();
   feeds.reading.clear();
   if (order) feeds.before = order->state();
+  const std::vector<Field> &known = fields.back();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
     std::span<const int64_t> indices;
-    for (const Feed &feed : feeds.inputs) {
-      if (feed.bound) continue;
-      if (!from)
+    for (const Feed &feed : feeds.lengths.back()) {
+      if (feed.isBound) continue;
+      if (data.empty())
         return inputError(
-            fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
+            fmt::format("no data for input '{}': the recipe has no `data` and none is given", known[feed.field].name));
       if (feed.withoutSamples) continue;
       if (indices.empty()) indices = order->next(feed.samples); // every process takes them, whatever it reads
       if (static_cast<int64_t>(indices.size()) != feed.samples)
         return inputError(
-            fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
+            fmt::format("inputs of different batch sizes ('{}' has {})", known[feed.field].name, feed.samples));
     }
     feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
   }
-  if (!from) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(chooseLength(feeds, data.empty() ? nullptr : (data.back().*part).get()));
+  if (data.empty()) return Status::ok();
+  const Dataset *from = (data[feeds.length].*part).get();
   if (!isReadBeside(*from)) return read(feeds, *from, 0, 1);
   // Half of the cores: the others are the step's, or other processes'.
   const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
-  for (int64_t part = 0; part < parts; ++part)
-    feeds.reading.push_back(
-        std::async(std::launch::async, [this, &feeds, from, part, parts] { return read(feeds, *from, part, parts); }));
+  for (int64_t number = 0; number < parts; ++number)
+    feeds.reading.push_back(std::async(
+        std::launch::async, [this, &feeds, from, number, parts] { return read(feeds, *from, number, parts); }));
   return Status::ok();
 }
 
@@ -143,7 +200,7 @@ Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t p
   const int64_t samples = static_cast<int64_t>(feeds.indices.size()) / feeds.microbatches;
   const int64_t begin = samples * part / parts, count = samples * (part + 1) / parts - begin;
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
-    for (Feed &feed : feeds.inputs) {
+    for (Feed &feed : feeds.inputs()) {
       if (feed.bound || !feed.read) continue;
       if (feed.withoutSamples) {
         constexpr int64_t one = 0;
@@ -179,7 +236,7 @@ Status StepData::takeBound(Feeds &feeds, Feed &feed, int64_t microbatch) {
                   feed.bytes.data() + begin + o * width);
     values = feed.bytes.data() + begin;
   }
-  return checkRange(fields[feed.field], {values, static_cast<size_t>(feed.microbatchBytes())}, "",
+  return checkRange(fields[feeds.length][feed.field], {values, static_cast<size_t>(feed.microbatchBytes())}, "",
                     feed.outer > 1 ? -1 : microbatch * feed.samples);
 }
 
@@ -189,12 +246,12 @@ Status StepData::endFill(Feeds &feeds) {
     if (Status read = part.get(); status) status = read;
   feeds.reading.clear();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
-    for (size_t i = 0; i < feeds.inputs.size(); ++i) {
-      Feed &feed = feeds.inputs[i];
+    for (size_t i = 0; i < feeds.inputs().size(); ++i) {
+      Feed &feed = feeds.inputs()[i];
       if (!feed.read) continue;
       if (feed.bound) CLEAVE_RETURN_IF_ERROR(takeBound(feeds, feed, microbatch));
       const bool isCaller = feed.bound && !feed.isCutFromBound(feeds.microbatches);
-      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i] =
+      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] =
           (isCaller ? feed.bound : feed.bytes.data()) + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
     }
   return status;
@@ -204,7 +261,7 @@ Status StepData::begin(int64_t step) {
   Feeds &feeds = feedsOf(step);
   if (feeds.step == step) return Status::ok();
   feeds.step = step, drawn = step + 1;
-  return beginFill(feeds, data.train.get(), sampler.get());
+  return beginFill(feeds, &DataSource::train, sampler.get());
 }
 
 // On GPUs the host's cores have nothing else to do.
@@ -216,23 +273,23 @@ Status StepData::ready(int64_t step) {
 }
 
 Status StepData::readAhead(int64_t end) {
-  return data.train && isReadBeside(*data.train) && drawn < end ? begin(drawn) : Status::ok();
+  return train() && isReadBeside(*train()) && drawn < end ? begin(drawn) : Status::ok();
 }
 
 Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {
-  if (evaluateFeeds.inputs.empty()) return std::optional<double>();
+  if (evaluateFeeds.lengths.empty()) return std::optional<double>();
   // As many samples a batch as a step trains on, whatever the microbatches are.
   const plan::Training &training = source.training();
   int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
           runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
   int64_t batches =
-      std::max<int64_t>(1, std::min(evaluateBatches, data.evaluation->size() / std::max<int64_t>(1, batch)));
-  Sampler order(data.evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
+      std::max<int64_t>(1, std::min(evaluateBatches, data.back().evaluation->size() / std::max<int64_t>(1, batch)));
+  Sampler order(data.back().evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
   double sum = 0, weights = 0;
   for (int64_t run = 0; run < batches * runs; ++run) {
-    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, data.evaluation.get(), &order));
+    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation, &order));
     CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
-    auto outputs = engine.run("evaluate", evaluateFeeds.pointers, step);
+    auto outputs = engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step);
     if (!outputs) return outputs.status();
     double weight = outputs->count("loss_weight") ? outputs->at("loss_weight") : 1;
     sum += outputs->at("loss") * weight;

@@ -30,13 +30,17 @@ public:
   Status bind(const std::string &input, const void *data, int64_t bytes);
 
   int64_t stepsOfEpoch() const; // 0 without data
-  bool evaluates() const { return evaluateEvery > 0 && data.evaluation; }
+  bool evaluates() const { return evaluateEvery > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
 
   // All samples of the step are read and checked.
   Status ready(int64_t step);
   // As Executor::begin takes them, after ready().
   const std::vector<const std::byte *> &pointers(int64_t step) { return feedsOf(step).pointers; }
+  // Of the plan's lengths the one that the step's samples fit in (sequence_lengths.h), and the positions that they have
+  // together; 0: as many as the inputs have.
+  size_t lengthOf(int64_t step) { return feedsOf(step).length; }
+  int64_t positionsOf(int64_t step) { return feedsOf(step).positions; }
   // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Errors of
   // its data show in its ready().
   Status readAhead(int64_t end);
@@ -57,7 +61,8 @@ private:
     int64_t outer = 1;                    // a sample is so many pieces, which the other samples' lie between
     bool withoutSamples = false;          // the same for all microbatches
     std::vector<std::byte> bytes;         // of all microbatches, as the executor takes them
-    const std::byte *bound = nullptr;     // the caller's global batch
+    const std::byte *bound = nullptr;     // the caller's global batch; null, too, where that has another length
+    bool isBound = false;                 // the caller gives it
     bool read = true;                     // by a device of this process
 
     int64_t microbatchBytes() const { return samples * sampleBytes; }
@@ -66,8 +71,13 @@ private:
     bool isCutFromBound(int64_t microbatches) const { return bound && outer > 1 && microbatches > 1; }
   };
   struct Feeds {
-    int64_t samples() const;                 // of one microbatch
-    std::vector<Feed> inputs;                // in the order of inputsOf(routine)
+    int64_t samples() const; // of one microbatch
+    const std::vector<Feed> &inputs() const { return lengths[length]; }
+    std::vector<Feed> &inputs() { return lengths[length]; }
+
+    std::vector<std::vector<Feed>> lengths;  // by length of samples; in the order of inputsOf(routine)
+    size_t length = 0;                       // which of them is filled
+    int64_t positions = 0;                   // of the samples
     int64_t microbatches = 0, step = -1;     // whose data they have
     std::vector<const std::byte *> pointers; // as Executor::run takes them
     std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
@@ -76,17 +86,22 @@ private:
   };
   Status openDataset(const std::optional<std::string> &path);
   Result<Feeds> makeFeeds(const std::string &routine) const;
+  Result<std::vector<Feed>> makeInputs(const std::string &routine, const std::vector<Field> &of) const;
+  size_t fitting(int64_t positions) const;
+  Status chooseLength(Feeds &feeds, const Dataset *from) const;
+  const Dataset *train() const { return data.empty() ? nullptr : data.back().train.get(); }
   Feeds &feedsOf(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
   Status begin(int64_t step);
-  Status beginFill(Feeds &feeds, const Dataset *from, Sampler *order);
+  using Part = std::unique_ptr<Dataset> DataSource::*;
+  Status beginFill(Feeds &feeds, Part part, Sampler *order);
   Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
   Status endFill(Feeds &feeds);
   Status takeBound(Feeds &feeds, Feed &feed, int64_t microbatch);
 
   const plan::Plan &source;
   const Executor &executor;
-  std::vector<Field> fields;
-  DataSource data;
+  std::vector<std::vector<Field>> fields; // by length of samples
+  std::vector<DataSource> data;           // likewise; none: the caller binds arrays
   std::unique_ptr<Sampler> sampler;
   // One for the step that runs; where steps run into each other, for the one that ends, the next, and what it is ahead
   // of; and one for the next step, which is read beside them, where data is slow.

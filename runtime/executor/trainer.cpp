@@ -11,6 +11,7 @@
 #include "runtime/plan/loss_scale_names.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
@@ -237,7 +238,7 @@ Status PlanTrainer::beginStep(int64_t step) {
   ++begun;
   CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
   const std::vector<const std::byte *> &own = data->pointers(step);
-  if (!runsOn(source)) return engine->begin("step", own, step, skipped);
+  if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
   if (!isFilled) {
     auto filled = engine->run("fill", own, step, skipped);
     if (!filled) return filled.status();
@@ -271,9 +272,14 @@ Result<StepMetrics> PlanTrainer::step() {
   if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
   if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
-  metrics.tokensPerSecond = metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
-  metrics.tflopsPerDevice =
-      training.flops_per_step() / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
+  const size_t length = data->lengthOf(done - 1);
+  const int64_t positions = data->positionsOf(done - 1);
+  metrics.tokensPerSecond = positions > 0
+                                ? static_cast<double>(positions) / metrics.stepSeconds
+                                : metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
+  const double flops =
+      lengthsOf(source) > 1 ? source.lengths(static_cast<int>(length)).flops_per_step() : training.flops_per_step();
+  metrics.tflopsPerDevice = flops / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {

@@ -10,7 +10,7 @@
 
 namespace cleave::runtime {
 
-// 32 bytes, of kernel_object, kernel_target, kernel_features, kernels, cuda and reference_graph.
+// 32 bytes, of kernel_object, kernel_target, kernel_features, kernels, cuda and the reference graphs.
 std::string codeDigest(const plan::Plan &plan);
 // Error: the plan has kernels or a reference graph, and code_digest is not theirs.
 Status verifyCode(const plan::Plan &plan);

@@ -1,6 +1,7 @@
 #include "runtime/proof/prove.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/verify/verify.h"
 #include "runtime/proof/evaluate.h"
 #include "runtime/proof/reference.h"
@@ -20,15 +21,17 @@ public:
   Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof)
       : plan(plan), proof(proof), machine(plan, mesh, store), reference(graph, store), operations(store) {}
 
-  void compare(const std::string &routine, int64_t microbatches) {
-    const bool isStep = routine == "step";
-    const std::string when = isStep ? "after the step" : fmt::format("after '{}'", routine);
+  // `name`: "step" or "evaluate"; `suffix`: of the routine's length (sequence_lengths.h).
+  void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
+    const bool isStep = name == "step";
+    const std::string routine = name + suffix;
+    const std::string when = routine == "step" ? "after the step" : fmt::format("after '{}'", routine);
     std::map<std::string, Tensor> outputs;
     try {
       for (const plan::Parameter &parameter : plan.parameters())
         reference.state[parameter.name()] = {
             parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()}, initial(parameter)};
-      outputs = isStep ? reference.step(microbatches) : reference.run(routine, 0);
+      outputs = isStep ? reference.step(microbatches) : reference.run(name, 0);
     } catch (const Unproved &gap) {
       const plan::GraphNode *node = reference.node;
       proof.gaps.push_back({node ? node->op() : "reference graph", node ? node->name() : "", gap.why});
@@ -223,18 +226,20 @@ Result<Proof> prove(const plan::Plan &plan) {
   CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
   auto mesh = runtime::meshOf(plan.mesh());
   if (!mesh) return mesh.status();
-  plan::Graph graph;
-  if (plan.reference_graph().empty() || !graph.ParseFromString(plan.reference_graph()))
-    return inputError("the plan has no reference graph");
   Proof proof;
   if (runtime::runsOn(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
       proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
-    Comparison(plan, *mesh, graph, proof).compare("step", microbatches);
-    if (runtime::findRoutine(plan.programs(0), "evaluate"))
-      Comparison(plan, *mesh, graph, proof).compare("evaluate", 1);
+    for (size_t length = runtime::lengthsOf(plan); length-- > 0;) {
+      plan::Graph graph;
+      const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
+      if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
+      Comparison(plan, *mesh, graph, proof).compare("step", suffix, microbatches);
+      if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
+        Comparison(plan, *mesh, graph, proof).compare("evaluate", suffix, 1);
+    }
   }
   proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;
   return proof;

@@ -5,6 +5,7 @@
 #include "runtime/executor/schedule.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/reference/executor.h"
 #include "runtime/reference/philox.h"
 #include "runtime/state/weights.h"
@@ -157,7 +158,8 @@ public:
                                  "of the whole batch do not",
                                  plan.training().microbatches(), node);
     CLEAVE_RETURN_IF_ERROR(open());
-    if (result.options.steps == 0) result.options.steps = runsOn(plan) ? 3 : 2;
+    if (result.options.steps == 0)
+      result.options.steps = runsOn(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(lengthsOf(plan)));
     for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
     std::stable_sort(result.tensors.begin(), result.tensors.end(),
                      [](const auto &a, const auto &b) { return a.error > b.error; });
@@ -173,8 +175,7 @@ private:
   Status open() {
     if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
       return inputError("the plan has no routine 'step'");
-    bindings = inputsOf(plan, "step");
-    CLEAVE_RETURN_IF_ERROR(openReference(Precision::Double, exact));
+    CLEAVE_RETURN_IF_ERROR(take(lengthsOf(plan) - 1));
     auto mesh = meshOf(plan.mesh());
     if (!mesh) return mesh.status();
     auto made = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
@@ -193,10 +194,23 @@ private:
     return Status::ok();
   }
 
+  // The next step has samples of this length.
+  Status take(size_t next) {
+    if (exact && next == length) return Status::ok();
+    length = next;
+    bindings = inputsOf(plan, routineOf(plan, "step", length));
+    std::unique_ptr<ReferenceExecutor> before = std::move(exact);
+    CLEAVE_RETURN_IF_ERROR(openReference(Precision::Double, exact));
+    if (before) exact->state = std::move(before->state);
+    rounded.reset();
+    return Status::ok();
+  }
+
   Status openReference(Precision precision, std::unique_ptr<ReferenceExecutor> &reference) {
-    if (plan.reference_graph().empty()) return inputError("the plan carries no reference graph to compare with");
+    const std::string &bytes = referenceOf(plan, length);
+    if (bytes.empty()) return inputError("the plan carries no reference graph to compare with");
     plan::Graph graph;
-    if (!graph.ParseFromString(plan.reference_graph())) return inputError("the plan's reference graph is damaged");
+    if (!graph.ParseFromString(bytes)) return inputError("the plan's reference graph is damaged");
     auto created = ReferenceExecutor::create(std::move(graph), precision);
     if (!created) return created.status();
     reference = std::make_unique<ReferenceExecutor>(std::move(*created));
@@ -240,7 +254,7 @@ private:
 
   Result<std::map<std::string, double>> runSplit(int64_t step, const std::vector<NamedTensors> &inputs) {
     Pointers own = pointersTo(inputs);
-    if (!runsOn(plan)) return executor->run("step", own, step - 1, skipped);
+    if (!runsOn(plan)) return executor->run(routineOf(plan, "step", length), own, step - 1, skipped);
     if (!isFilled)
       if (auto filled = executor->run("fill", own, step - 1, skipped); !filled) return filled;
     isFilled = step < result.options.steps;
@@ -250,6 +264,8 @@ private:
   }
 
   Status runStep(int64_t step) {
+    const size_t count = lengthsOf(plan);
+    CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
     CLEAVE_RETURN_IF_ERROR(takeState());
     NamedTensors before = exact->state;
     std::vector<NamedTensors> inputs = inputsOfStep(step);
@@ -264,6 +280,7 @@ private:
     if (!expected) return expected.status();
     StepComparison seen;
     seen.step = step;
+    if (count > 1) seen.length = plan.lengths(static_cast<int>(length)).length();
     seen.loss = outputs["loss"], seen.referenceLoss = expected->loss;
     seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = expected->gradNorm;
     if (expected->skipped) {
@@ -377,7 +394,8 @@ private:
 
   const plan::Plan &plan;
   Comparison result;
-  std::vector<const plan::InputBinding *> bindings; // of a step
+  std::vector<const plan::InputBinding *> bindings; // of the step
+  size_t length = 0;                                // of its samples: which of the plan's
   std::unique_ptr<Executor> executor;
   std::unique_ptr<ReferenceExecutor> exact, rounded; // in doubles; with every result rounded to float32
   int64_t skipped = 0;
@@ -393,8 +411,9 @@ Result<Comparison> comparePlan(const plan::Plan &plan, const CompareOptions &opt
 std::string Comparison::text() const {
   std::string out;
   for (const StepComparison &step : steps)
-    out += fmt::format("step {}: loss {:.7g} split, {:.7g} unsplit ({:.1e}); gradient norm {:.7g}, {:.7g} ({:.1e})\n",
-                       step.step, step.loss, step.referenceLoss, relative(step.loss, step.referenceLoss), step.gradNorm,
+    out += fmt::format("step {}{}: loss {:.7g} split, {:.7g} unsplit ({:.1e}); gradient norm {:.7g}, {:.7g} ({:.1e})\n",
+                       step.step, step.length > 0 ? fmt::format(" of length {}", step.length) : "", step.loss,
+                       step.referenceLoss, relative(step.loss, step.referenceLoss), step.gradNorm,
                        step.referenceGradNorm, relative(step.gradNorm, step.referenceGradNorm));
   if (!tensors.empty())
     out += fmt::format(
@@ -421,7 +440,7 @@ std::string Comparison::text() const {
 std::string Comparison::json() const {
   nlohmann::json out{{"agrees", agrees()}, {"faults", faults}};
   if (!basis.empty()) out["compared_with"] = basis;
-  for (const StepComparison &step : steps)
+  for (const StepComparison &step : steps) {
     out["steps"].push_back({{"step", step.step},
                             {"loss", step.loss},
                             {"reference_loss", step.referenceLoss},
@@ -429,6 +448,8 @@ std::string Comparison::json() const {
                             {"reference_grad_norm", step.referenceGradNorm},
                             {"loss_sensitivity", step.lossSensitivity},
                             {"grad_norm_sensitivity", step.normSensitivity}});
+    if (step.length > 0) out["steps"].back()["length"] = step.length;
+  }
   for (const TensorComparison &tensor : tensors)
     out["tensors"].push_back({{"name", tensor.name},
                               {"error", tensor.error},

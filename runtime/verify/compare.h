@@ -23,7 +23,7 @@
 namespace cleave::runtime {
 
 struct CompareOptions {
-  // 0: two, or three where steps run into each other: of the third a part is computed, in the second, with weights that
+  // 0: two, one of each length of samples, or three where steps run into each other: of the third a part is computed, in the second, with weights that
   // only then differ from those of the step before.
   int64_t steps = 0;
   std::string model;             // the .onnx file, if it moved
@@ -35,6 +35,7 @@ struct CompareOptions {
 
 struct StepComparison {
   int64_t step = 0;
+  int64_t length = 0; // of its samples, where the plan has several
   double loss = 0, referenceLoss = 0, gradNorm = 0, referenceGradNorm = 0;
   double lossSensitivity = 0, normSensitivity = 0; // relative; 0: not asked for
   bool skips = false;                              // a step without a gradient norm

@@ -92,12 +92,18 @@ def data(seeds):
     for kind in (numpy.float32, numpy.float64, numpy.int8, numpy.uint16, numpy.uint64, numpy.bool_):
         seeds.add("arrays", joined([npy(x.astype(kind)), npy(labels)]))
     seeds.add("arrays", joined([npy(x.reshape(3, 1, 4)), npy(labels.astype(numpy.int16)[:, None])]))
+    positions, offsets = numpy.zeros((9, 2), numpy.float32), numpy.array([0, 2, 5, 9])
+    seeds.add("arrays", npz(numpy.savez, x=positions, labels=numpy.arange(9), offsets=offsets))
+    seeds.add("arrays", joined([npy(positions), npy(offsets)]))
     tokens = numpy.arange(40)
     for way, kind in enumerate((numpy.uint16, numpy.int32, numpy.int64)):
         seeds.add("tokens", bytes([way]) + tokens.astype(kind).tobytes())
     for kind in (numpy.uint16, numpy.int64):
         seeds.add("tokens", bytes([3]) + npy(tokens.astype(kind)))
     seeds.add("tokens", bytes([4]) + "To be, or not to be: that is the question. Ä€😀\n".encode())
+    texts = numpy.array([3, 2, 1, 7, 1, 1, 4, 0, 5, 6, 7, 8, 9, 0, 2])
+    seeds.add("tokens", bytes([6]) + texts.astype(numpy.int32).tobytes())
+    seeds.add("tokens", bytes([7]) + npy(texts))
     seeds.add("tokens", bytes([5]) + bytes([7]) + bytes(3072))
     for path in (TEST / "golden" / "images" / "pictures").rglob("*.*"):
         seeds.add("images", path.read_bytes())

@@ -3,11 +3,14 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string_view>
 
 namespace cleave::runtime {
 namespace {
@@ -17,7 +20,24 @@ bool sameInput(const plan::InputBinding &a, const plan::InputBinding &b) {
          std::equal(a.global_shape().begin(), a.global_shape().end(), b.global_shape().begin(), b.global_shape().end());
 }
 
-// An input has one shape, wherever it is read; every program has the same routines.
+// "@128" of the routine "step@128" (sequence_lengths.h).
+std::string_view lengthOf(const plan::Routine &routine) {
+  const std::string_view name = routine.name();
+  return name.substr(std::min(name.find('@'), name.size()));
+}
+
+// Ascending, each with its step.
+Status verifyLengths(const plan::Plan &plan) {
+  for (int i = 0; i < plan.lengths_size(); ++i) {
+    if (plan.lengths(i).length() <= (i > 0 ? plan.lengths(i - 1).length() : 0))
+      return inputError("the lengths of samples do not rise");
+    const std::string step = routineOf(plan, "step", static_cast<size_t>(i));
+    if (!findRoutine(plan.programs(0), step)) return inputError(fmt::format("there is no routine '{}'", step));
+  }
+  return Status::ok();
+}
+
+// An input has one shape in all routines of one length; every program has the same routines.
 Status verifyInputs(const plan::Plan &plan) {
   for (const plan::Program &program : plan.programs()) {
     for (const plan::Routine &routine : program.routines())
@@ -27,15 +47,18 @@ Status verifyInputs(const plan::Plan &plan) {
       if (!findRoutine(program, routine.name()))
         return inputError(fmt::format("not every program has the routine '{}'", routine.name()));
   }
-  for (const plan::Routine &first : plan.programs(0).routines())
-    for (const plan::InputBinding *input : inputsOf(plan, first.name()))
-      for (const plan::Program &program : plan.programs())
-        for (const plan::Fragment &fragment : program.fragments())
-          for (const plan::InputBinding &read : fragment.inputs())
-            if (read.name() == input->name() && !sameInput(read, *input))
-              return inputError(fmt::format("input '{}' of fragment '{}' has another shape or type than elsewhere",
-                                            read.name(), fragment.name()));
-  return Status::ok();
+  std::map<std::pair<std::string_view, std::string_view>, const plan::InputBinding *> known; // by length and name
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Routine &routine : program.routines()) {
+      std::set<int> fragments;
+      for (const plan::Action &action : routine.actions()) fragments.insert(action.fragment());
+      for (int number : fragments)
+        for (const plan::InputBinding &read : program.fragments(number).inputs())
+          if (auto at = known.try_emplace({lengthOf(routine), read.name()}, &read).first; !sameInput(read, *at->second))
+            return inputError(fmt::format("input '{}' of fragment '{}' has another shape or type than elsewhere",
+                                          read.name(), program.fragments(number).name()));
+    }
+  return verifyLengths(plan);
 }
 
 template <typename Visit> Status forEachTransfer(const plan::Program &program, Visit &&visit) {

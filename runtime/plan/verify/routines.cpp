@@ -29,7 +29,8 @@ public:
     std::set<int> numbers;
     for (int fragment : fragments)
       if (int region = program.fragments(fragment).slot_region(); region >= 0 && region < program.slot_regions_size())
-        numbers.insert(region);
+        if (region > 0 || usesSlot(program.fragments(fragment)))
+          numbers.insert(region); // 0 is of those without slots, too
     for (int r : numbers) {
       const plan::SlotRegion &region = program.slot_regions(r);
       if (int64_t bytes = region.bytes() * region.count(); bytes > 0)

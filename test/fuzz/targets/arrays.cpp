@@ -1,5 +1,6 @@
 // Arrays of numpy as training data: an .npz archive, where the input begins as one, else two .npy files (the parts of
-// an input, input_file.h) in a folder. A set that opens gives every sample that it claims.
+// an input, input_file.h) in a folder; once as samples of one length, once of several, whose offsets are the second
+// file. A set that opens gives every sample that it claims.
 #include "runtime/data/dataset.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/target.h"
@@ -8,15 +9,23 @@ namespace {
 
 using namespace cleave;
 
-const std::vector<runtime::Field> &inputs() {
-  static const std::vector<runtime::Field> fields = {{"x", plan::F32, {4}}, {"labels", plan::I64, {}, true}};
-  return fields;
+struct Way {
+  const char *yaml;
+  std::vector<runtime::Field> fields;
+};
+
+const std::vector<Way> &ways() {
+  static const std::vector<Way> known = {
+      {"{kind: arrays, train_split: 0.5}", {{"x", plan::F32, {4}}, {"labels", plan::I64, {}, true}}},
+      {"{kind: arrays, train_split: 0.5, lengths: [4], pack: true}",
+       {{"x", plan::F32, {4, 2}}, {"segment_ids", plan::I64, {4}}, {"labels", plan::I64, {4}, true, 9, {}, {-100}}}}};
+  return known;
 }
 
 void readSamples(const runtime::Dataset &data) {
   const int64_t last = data.size() - 1;
-  for (size_t field = 0; field < inputs().size(); ++field) {
-    std::vector<std::byte> out(size_t(2 * inputs()[field].bytes()));
+  for (size_t field = 0; field < data.fields().size(); ++field) {
+    std::vector<std::byte> out(size_t(2 * data.fields()[field].bytes()));
     const int64_t ends[] = {0, last};
     Status filled = data.fill(field, ends, out.data());
     if (!filled) fuzz::refused(filled);
@@ -36,10 +45,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::vector<std::string> parts = fuzz::splitParts({data, size}, 2);
     folder.write("arrays/x.npy", parts[0]);
     folder.write("arrays/labels.npy", parts[1]);
+    folder.write("arrays/offsets.npy", parts[1]);
   }
-  auto source = runtime::openData("{kind: arrays, train_split: 0.5}", inputs(), {.path = path});
-  if (!source) return fuzz::refused(source.status());
-  readSamples(*source->train);
-  if (source->evaluation) readSamples(*source->evaluation);
-  return 0;
+  int last = 0;
+  for (const Way &way : ways()) {
+    auto source = runtime::openData(way.yaml, way.fields, {.path = path});
+    if (!source) {
+      last = fuzz::refused(source.status());
+      continue;
+    }
+    readSamples(*source->train);
+    if (source->evaluation) readSamples(*source->evaluation);
+  }
+  return last;
 }

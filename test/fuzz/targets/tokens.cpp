@@ -18,11 +18,13 @@ constexpr Way ways[] = {{"a.bin", "{kind: tokens, dtype: uint16}"},
                         {"a.bin", "{kind: tokens, dtype: int64, truncate: 100}"},
                         {"a.npy", "{kind: tokens}"},
                         {"a.txt", "{kind: chars, train_split: 0.9}"},
-                        {"a.bin", "{kind: cifar10}", true}};
+                        {"a.bin", "{kind: cifar10}", true},
+                        {"a.bin", "{kind: tokens, dtype: int32, lengths: [4], separator: 0, train_split: 0.5}"},
+                        {"a.npy", "{kind: tokens, lengths: [4], separator: 1, pack: true}"}};
 
 std::vector<Field> fieldsOf(const Way &way) {
   if (way.isPictures) return {{"x", plan::F32, {3, 32, 32}}, {"labels", plan::I64, {}, true, 10}};
-  return {{"input_ids", plan::I64, {4}, false, 300}, {"labels", plan::I32, {4}, true, 300}};
+  return {{"input_ids", plan::I64, {4}, false, 300}, {"labels", plan::I32, {4}, true, 300, {}, {-100}}};
 }
 
 void readSamples(const runtime::Dataset &data) {

@@ -75,7 +75,10 @@ TEST(Recipe, ReadsTheExampleOfTheInterface) {
 
 TEST(Recipe, ResolvedTextParsesToTheSame) {
   for (const std::string &text :
-       {std::string(example), withLoss("data: {kind: images, path: /x, size: 256, mean: [0.5, 0.25, 0.1], std: [0.2]}"),
+       {std::string(example),
+        withLoss("dims: {batch: 8, seq: 8}\ndata: {kind: tokens, path: /x, lengths: [8, 4], pack: true, separator: 3, "
+                 "causal: false, pad: {ids: 2}}"),
+        withLoss("data: {kind: images, path: /x, size: 256, mean: [0.5, 0.25, 0.1], std: [0.2]}"),
         withLoss(
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
             "zeros}]}\n"
@@ -129,6 +132,20 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("optimizer: {betas: [0.9, 1.0]}")), HasSubstr("one is '1.0'"));
   EXPECT_THAT(fault(withLoss("seed: 1\nseed: 2")), HasSubstr("r.yaml:3: the key 'seed' is there twice"));
   EXPECT_THAT(fault(withLoss("data: {kind: chars}")), HasSubstr("needs a 'path'"));
+  const std::string lengths = "dims: {batch: 8, seq: 8}\ndata: {kind: arrays, path: x, lengths: [8, 4]";
+  EXPECT_THAT(fault(withLoss("data: {kind: arrays, path: x, pack: true}")),
+              HasSubstr("'data.pack' is for samples of several 'lengths'"));
+  EXPECT_THAT(fault(withLoss("dims: {seq: 9}\ndata: {kind: arrays, path: x, lengths: [8]}")),
+              HasSubstr("'data.lengths' ends with 8, and no dimension of 'dims' is that long"));
+  EXPECT_THAT(fault(withLoss(lengths + ", length_dims: [batch_of_docs]}")),
+              HasSubstr("'dims.batch_of_docs' must be 8, the longest of 'data.lengths'"));
+  EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: arrays, path: x, lengths: [0, 8]}")),
+              HasSubstr("'data.lengths' must be 1 or more each"));
+  EXPECT_THAT(fault(withLoss(lengths + ", separator: 3}")), HasSubstr("'data.separator' is for tokens"));
+  EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: tokens, path: x, lengths: [8]}")),
+              HasSubstr("needs 'data.separator', the token that ends a sample"));
+  EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: chars, path: x, lengths: [8]}")),
+              HasSubstr("'data.lengths' is for arrays, tokens and synthetic data, this is chars"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, std: [0]}")),
               HasSubstr("'data.std' must list numbers above 0, one is '0'"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));

@@ -1,0 +1,31 @@
+#include "runtime/data/lengths.h"
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+
+Status markLengths(std::vector<std::vector<Field>> &fields) {
+  const std::vector<Field> shortest = fields.front(), longest = fields.back();
+  for (std::vector<Field> &ofLength : fields) {
+    if (ofLength.size() != longest.size()) return inputError("the steps of two lengths have different inputs");
+    for (size_t i = 0; i < ofLength.size(); ++i) {
+      Field &field = ofLength[i];
+      if (field.name != longest[i].name || field.shape.size() != longest[i].shape.size() ||
+          shortest[i].shape.size() != longest[i].shape.size())
+        return inputError(fmt::format("input '{}' is another one in the step of another length", field.name));
+      for (size_t dim = 0; dim < field.shape.size(); ++dim)
+        if (shortest[i].shape[dim] != longest[i].shape[dim])
+          field.lengthDims.push_back(dim);
+        else if (field.shape[dim] != longest[i].shape[dim])
+          return inputError(fmt::format("input '{}' is another one in the step of another length", field.name));
+    }
+  }
+  return Status::ok();
+}
+
+void markLength(std::vector<Field> &fields, int64_t length) {
+  for (Field &field : fields)
+    for (size_t dim = 0; dim < field.shape.size(); ++dim)
+      if (field.shape[dim] == length) field.lengthDims.push_back(dim);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,15 @@
+// Which dimensions of the inputs are as long as a step's samples, where those have several lengths.
+//
+//   lengths 128, 512:   ids [128] and [512] -> its first;   class [1] and [1] -> none;   mask [1,128,128] -> two
+#pragma once
+#include "runtime/data/dataset.h"
+
+namespace cleave::runtime {
+
+// Fills lengthDims of the fields of each length: the dimensions that differ between the shortest and the longest. Error:
+// the lengths have different inputs.
+Status markLengths(std::vector<std::vector<Field>> &fields);
+// The same where all steps have one length: the dimensions of that size.
+void markLength(std::vector<Field> &fields, int64_t length);
+
+} // namespace cleave::runtime
