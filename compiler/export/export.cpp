@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-Result<std::vector<std::string>> exportSnapshot(const ExportRequest &request, std::vector<std::string> &notes) {
+Result<Exported> exportSnapshot(const ExportRequest &request, std::vector<std::string> &notes) {
   const bool isOnnx = request.output.ends_with(".onnx");
   const bool isFolder = !isOnnx && !request.output.ends_with(".safetensors");
   if (isOnnx && (!request.base.empty() || !request.stripPrefix.empty() || request.dtype != plan::DTYPE_INVALID))
@@ -26,9 +26,7 @@ Result<std::vector<std::string>> exportSnapshot(const ExportRequest &request, st
   if (!hasAdapters && request.merge)
     return Status(ErrorKind::Usage, "--merge is for snapshots with adapters, and this one has none");
   if (isFolder) return writeAdapterOf(**model, request);
-  if (!isOnnx) return writeSafetensorsOf(**model, request, notes);
-  CLEAVE_RETURN_IF_ERROR(writeOnnxOf(**model, request.output));
-  return std::vector<std::string>{request.output};
+  return isOnnx ? writeOnnxOf(**model, request.output) : writeSafetensorsOf(**model, request, notes);
 }
 
 } // namespace cleave

@@ -28,9 +28,15 @@ struct ExportRequest {
   bool tiedCopies = true;                       // every name of a tied weight, as load_state_dict(strict=True) wants
 };
 
-// The files written. `notes` says what the result lacks. Memory: that of the largest tensor that has to be turned; of
+struct Exported {
+  std::vector<std::string> files = {};
+  int64_t tensors = 0; // in the files together; of an .onnx file those that the training changed
+  int64_t step = 0;    // of the snapshot
+};
+
+// `notes` says what the result lacks. Memory: that of the largest tensor that has to be turned; of
 // others 64 MiB. Errors: no whole snapshot there, another extension, a model that is not the snapshot's, a base with
 // other shapes, a full disk (an existing output is left as it was).
-Result<std::vector<std::string>> exportSnapshot(const ExportRequest &request, std::vector<std::string> &notes);
+Result<Exported> exportSnapshot(const ExportRequest &request, std::vector<std::string> &notes);
 
 } // namespace cleave

@@ -22,7 +22,7 @@ class AdapterWriter {
 public:
   AdapterWriter(const TrainedModel &model, const ExportRequest &request) : model(model), request(request) {}
 
-  Result<std::vector<std::string>> run() {
+  Result<Exported> run() {
     std::error_code failure;
     fs::create_directories(request.output, failure);
     if (failure) return inputError(fmt::format("{}: cannot be made: {}", request.output, failure.message()));
@@ -38,7 +38,7 @@ public:
     for (const std::vector<std::byte> &bytes : data) CLEAVE_RETURN_IF_ERROR((*writer)->write(bytes));
     CLEAVE_RETURN_IF_ERROR((*writer)->close());
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(configuration().dump(2) + "\n", config));
-    return std::vector<std::string>{config, weights};
+    return Exported{{config, weights}, int64_t(headers.size()), model.manifest().step};
   }
 
 private:
@@ -119,7 +119,7 @@ private:
 
 } // namespace
 
-Result<std::vector<std::string>> writeAdapterOf(const TrainedModel &model, const ExportRequest &request) {
+Result<Exported> writeAdapterOf(const TrainedModel &model, const ExportRequest &request) {
   return AdapterWriter(model, request).run();
 }
 

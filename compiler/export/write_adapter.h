@@ -10,6 +10,6 @@
 
 namespace cleave {
 
-Result<std::vector<std::string>> writeAdapterOf(const TrainedModel &model, const ExportRequest &request);
+Result<Exported> writeAdapterOf(const TrainedModel &model, const ExportRequest &request);
 
 } // namespace cleave

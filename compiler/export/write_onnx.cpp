@@ -44,7 +44,8 @@ public:
     return separate();
   }
 
-  int64_t total = 0; // bytes of weights
+  int64_t total = 0;    // bytes of weights
+  int64_t replaced = 0; // tensors
 
 private:
   // Which of the parameters that share an initializer keeps it.
@@ -100,6 +101,7 @@ private:
     tensor.clear_external_data();
     tensor.clear_data_location();
     tensor.set_raw_data(std::move(raw));
+    ++replaced;
     return Status::ok();
   }
 
@@ -189,7 +191,7 @@ private:
 
 } // namespace
 
-Status writeOnnxOf(const TrainedModel &model, const std::string &output) {
+Result<Exported> writeOnnxOf(const TrainedModel &model, const std::string &output) {
   auto read = import_::readWhole(model.tables().model);
   if (!read) return read.status();
   OnnxWriter writer(model, *read);
@@ -198,7 +200,8 @@ Status writeOnnxOf(const TrainedModel &model, const std::string &output) {
   auto embedded = import_::embedData(model.tables().model, *read);
   if (!embedded) return embedded.status();
   CLEAVE_RETURN_IF_ERROR(checkFits(writer.total + *embedded));
-  return import_::writeWhole(*read, output);
+  CLEAVE_RETURN_IF_ERROR(import_::writeWhole(*read, output));
+  return Exported{{output}, writer.replaced, model.manifest().step};
 }
 
 } // namespace cleave

@@ -28,8 +28,8 @@ std::vector<size_t> cutIntoShards(const std::vector<runtime::TensorHeader> &tens
 
 } // namespace
 
-Result<std::vector<std::string>> writeSafetensorsOf(const TrainedModel &model, const ExportRequest &request,
-                                                    std::vector<std::string> &notes) {
+Result<Exported> writeSafetensorsOf(const TrainedModel &model, const ExportRequest &request,
+                                    std::vector<std::string> &notes) {
   auto state = StateTensors::of(model, request, notes);
   if (!state) return state.status();
   const std::vector<runtime::TensorHeader> &tensors = state->headers();
@@ -39,7 +39,7 @@ Result<std::vector<std::string>> writeSafetensorsOf(const TrainedModel &model, c
                                                        {"step", std::to_string(model.manifest().step)}};
   nlohmann::ordered_json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", nlohmann::ordered_json::object()}};
   int64_t total = 0;
-  std::vector<std::string> written;
+  Exported written{.tensors = int64_t(tensors.size()), .step = model.manifest().step};
   std::vector<std::unique_ptr<runtime::SafetensorsWriter>> writers; // they leave what is there until all are whole
   for (size_t shard = 0; shard < starts.size(); ++shard) {
     const size_t begin = starts[shard], end = shard + 1 < starts.size() ? starts[shard + 1] : tensors.size();
@@ -55,14 +55,14 @@ Result<std::vector<std::string>> writeSafetensorsOf(const TrainedModel &model, c
       total += bytesOf(tensors[i]);
     }
     writers.push_back(std::move(*writer));
-    written.push_back(path);
+    written.files.push_back(path);
   }
   for (auto &writer : writers) CLEAVE_RETURN_IF_ERROR(writer->close());
   if (starts.size() == 1) return written;
   index["metadata"]["total_size"] = total;
   const std::string path = request.output + ".index.json";
   CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(index.dump(2) + "\n", path));
-  written.push_back(path);
+  written.files.push_back(path);
   return written;
 }
 

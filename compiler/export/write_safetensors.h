@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-Result<std::vector<std::string>> writeSafetensorsOf(const TrainedModel &model, const ExportRequest &request,
-                                                    std::vector<std::string> &notes);
+Result<Exported> writeSafetensorsOf(const TrainedModel &model, const ExportRequest &request,
+                                    std::vector<std::string> &notes);
 
 } // namespace cleave

@@ -87,6 +87,7 @@ private:
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
+  std::string resumedFrom;              // a snapshot
   int64_t begun = 0;                    // steps
   int64_t endOfLast = 0;                // step, on the clock
   int64_t dataNanoseconds = 0;          // of the step under way
@@ -146,7 +147,8 @@ Status PlanTrainer::openState() {
   Result<std::unique_ptr<Snapshot>> newest = newestState(goesOn);
   if (!newest) return newest.status();
   CLEAVE_RETURN_IF_ERROR(*newest ? resume(**newest) : loadParameters());
-  if (*newest) note(fmt::format("resumed from step {} in {}", done, (*newest)->path()));
+  if (*newest) resumedFrom = (*newest)->path();
+  if (*newest) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
 }
@@ -355,6 +357,12 @@ Status PlanTrainer::runToTheEnd() {
   // Nobody leaves while another may still ask it something.
   CLEAVE_RETURN_IF_ERROR(engine->fabric().barrier(options.stepTimeout));
   CLEAVE_RETURN_IF_ERROR(writeRecords());
+  if (isFirstProcess() && options.onEnd)
+    options.onEnd({.step = done,
+                   .steps = wanted,
+                   .resumedStep = resumedAt,
+                   .resumedFrom = resumedFrom,
+                   .signal = done == wanted ? 0 : signal});
   if (done == wanted) return Status::ok();
   return {ErrorKind::Stopped,
           fmt::format("stopped by SIG{} after step {} of {}; {}", sigabbrev_np(signal), done, wanted,

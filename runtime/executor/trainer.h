@@ -23,10 +23,18 @@ struct StepMetrics {
   double dataSeconds = 0; // of stepSeconds: the host read samples, or waited for them
   std::optional<double> gradNorm, evalLoss;
   std::map<std::string, std::optional<double>> groupNorms; // by "grad_norm.attention"; none: as of gradNorm
-  std::optional<double> lossScale; // fp16: of the next step
-  std::optional<int64_t> skipped;  // fp16: steps so far whose gradients overflowed, so that nothing was updated
+  std::optional<double> lossScale;                         // fp16: of the next step
+  std::optional<int64_t> skipped; // fp16: steps so far whose gradients overflowed, so that nothing was updated
   int64_t peakBytesPerDevice = 0, hostBytesPerDevice = 0; // on the fullest device; what it has in the host's memory
   std::string json() const;                               // one line, without the newline (docs/reference/metrics.md)
+};
+
+// Where a run began, and where it ended.
+struct RunSpan {
+  int64_t step = 0, steps = 0; // done; wanted, those before a resume included
+  int64_t resumedStep = 0;     // of the snapshot that it went on from
+  std::string resumedFrom;     // that snapshot; empty: it began at the model's weights
+  int signal = 0;              // that stopped it; 0: none
 };
 
 struct TrainOptions {
@@ -52,6 +60,7 @@ struct TrainOptions {
   int64_t mirrorEvery = 0;     // steps after which the state is mirrored there; 0: never
   bool checkWeights = false;   // all of each weight file is compared with what the plan was compiled for
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
+  std::function<void(const RunSpan &)> onEnd = {}; // on the first process: all is done and written, or a signal came
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
   std::function<void(const std::string &)> onWarning = {}; // on any process and thread: what could not be written
   // The signal that asks this process to stop, or 0: the run ends after a step that all processes agree on, with a

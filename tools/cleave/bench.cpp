@@ -165,7 +165,7 @@ Status bench(const BenchOptions &options) {
   auto found = Bench(options, *plan).measure();
   if (!found) return found.status();
   if (found->is_null()) return Status::ok();
-  return writeText(options.output, options.json ? found->dump(2) + "\n" : figures(options, *found));
+  return options.json ? writeJson(options.output, *found) : writeText(options.output, figures(options, *found));
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include "compiler/report/tables.h"
 #include "runtime/status.h"
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -72,5 +73,7 @@ void print(std::FILE *to, const std::string &text);
 int fail(const Status &status);
 // Writes text to a file, or as print does to standard output for "-" or "".
 Status writeText(const std::string &path, const std::string &text);
+// Writes JSON the same way; bytes that are no UTF-8 are replaced.
+Status writeJson(const std::string &path, const nlohmann::ordered_json &json);
 
 } // namespace cleave::tool

@@ -117,7 +117,7 @@ Status env(const EnvOptions &options) {
   if (!options.json) return writeText(options.output, table(facts));
   nlohmann::ordered_json json;
   for (const report::Row &fact : facts) json[fact[0]] = fact[1];
-  return writeText(options.output, json.dump(2) + "\n");
+  return writeJson(options.output, json);
 }
 
 } // namespace

@@ -5,36 +5,63 @@
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 
 namespace {
 
-int runAnnotate(const std::string &planFile, const ExportRequest &request) {
+struct ExportOptions {
+  ExportRequest request;
+  std::string plan, dtype, names = "pytorch", tiedCopies = "all";
+  bool json = false;
+};
+
+int runAnnotate(const ExportOptions &options) {
+  const ExportRequest &request = options.request;
   if (!request.snapshot.empty())
     return fail(
         Status(ErrorKind::Usage, "export writes a snapshot's weights or, with --annotate, a plan's split: not both"));
   if (!request.output.ends_with(".onnx")) return fail(Status(ErrorKind::Usage, "--annotate writes a .onnx file"));
-  auto plan = runtime::readPlanFile(planFile);
+  auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
   Status written = annotations::writeSplit(*plan, request.model, request.output);
-  if (!written) return fail(written);
-  fmt::print("{}\n", request.output);
-  return 0;
+  if (written)
+    written = options.json ? writeJson("-", {{"files", {request.output}}}) : writeText("-", request.output + "\n");
+  return written ? 0 : fail(written);
+}
+
+int runExport(const ExportOptions &options) {
+  if (!options.plan.empty()) return runAnnotate(options);
+  ExportRequest request = options.request;
+  if (request.snapshot.empty())
+    return fail(Status(ErrorKind::Usage, "export wants a SNAPSHOT, or --annotate with a plan"));
+  if (options.dtype == "fp32") request.dtype = plan::F32;
+  if (options.dtype == "bf16") request.dtype = plan::BF16;
+  if (options.dtype == "fp16") request.dtype = plan::F16;
+  request.fileNames = options.names == "file";
+  request.tiedCopies = options.tiedCopies == "all";
+  std::vector<std::string> notes;
+  auto exported = exportSnapshot(request, notes);
+  for (const std::string &note : notes) print(stderr, fmt::format("note: {}\n", note));
+  if (!exported) return fail(exported.status());
+  Status written = options.json ? writeJson("-", {{"files", exported->files},
+                                                  {"tensors", exported->tensors},
+                                                  {"step", exported->step},
+                                                  {"notes", notes}})
+                                : writeText("-", fmt::format("{}\n", fmt::join(exported->files, "\n")));
+  return written ? 0 : fail(written);
 }
 
 } // namespace
 
 void addExport(CLI::App &app, int &status) {
-  struct Options {
-    ExportRequest request;
-    std::string plan, dtype, names = "pytorch", tiedCopies = "all";
-  };
   auto *command = app.add_subcommand(
       "export", "Write a snapshot's weights as PyTorch's state_dict, or into the ONNX model; or a plan's "
                 "split into the model");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   ExportRequest &request = options->request;
   command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)");
   command->add_option("-o,--output", request.output, "model.onnx, model.safetensors, or a folder for adapters")
@@ -65,31 +92,8 @@ void addExport(CLI::App &app, int &status) {
                    "bytes of one file (default 5GB); above, model-00001-of-0000N and an index")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::PositiveNumber);
-  command->callback([options, &status] {
-    ExportRequest &request = options->request;
-    if (!options->plan.empty()) {
-      status = runAnnotate(options->plan, request);
-      return;
-    }
-    if (request.snapshot.empty()) {
-      status = fail(Status(ErrorKind::Usage, "export wants a SNAPSHOT, or --annotate with a plan"));
-      return;
-    }
-    if (options->dtype == "fp32") request.dtype = plan::F32;
-    if (options->dtype == "bf16") request.dtype = plan::BF16;
-    if (options->dtype == "fp16") request.dtype = plan::F16;
-    request.fileNames = options->names == "file";
-    request.tiedCopies = options->tiedCopies == "all";
-    std::vector<std::string> notes;
-    auto written = exportSnapshot(request, notes);
-    for (const std::string &note : notes) print(stderr, fmt::format("note: {}\n", note));
-    if (!written) {
-      status = fail(written.status());
-      return;
-    }
-    for (const std::string &file : *written) fmt::print("{}\n", file);
-    status = 0;
-  });
+  command->add_flag("--json", options->json, "for programs: the files, their tensors, the snapshot's step");
+  command->callback([options, &status] { status = runExport(*options); });
 }
 
 } // namespace cleave::tool

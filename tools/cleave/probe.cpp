@@ -3,11 +3,13 @@
 #include "compiler/calibrate/machine_cluster.h"
 #include "compiler/gpu_trials.h"
 #include "compiler/trial_kernels.h"
+#include "runtime/probe/figures_json.h"
 #include "runtime/probe/idle_cores.h"
 #include "runtime/probe/machine.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 struct ProbeOptions {
   std::string output;
   int64_t devices = 0; // 0: one, or all GPUs
-  bool cpu = false;
+  bool cpu = false, json = false;
 };
 
 // Part of the cores' time: if others use more of it, trials of some milliseconds wait for their turn.
@@ -23,15 +25,21 @@ constexpr double disturbed = 0.05;
 
 using Say = std::function<void(const std::string &)>;
 
-Result<planner::Cluster> probeCpu(int64_t devices, const Say &say) {
+// The cluster file's content, and the figures behind it.
+struct Probed {
+  planner::Cluster cluster;
+  nlohmann::ordered_json figures;
+};
+
+Result<Probed> probeCpu(int64_t devices, const Say &say) {
   auto kernels = trialKernels(devices);
   if (!kernels) return kernels.status();
   auto figures = runtime::MachineProbe{devices, std::move(*kernels), say}.measure();
   if (!figures) return figures.status();
-  return planner::clusterOf(*figures);
+  return Probed{planner::clusterOf(*figures), runtime::figuresJson(*figures)};
 }
 
-Result<planner::Cluster> probeGpus(const std::vector<runtime::GpuDescription> &gpus, int64_t devices, const Say &say) {
+Result<Probed> probeGpus(const std::vector<runtime::GpuDescription> &gpus, int64_t devices, const Say &say) {
   if (devices > int64_t(gpus.size()))
     return Status(ErrorKind::Usage,
                   fmt::format("--devices {}: this machine has {} GPU{}; --cpu measures virtual devices of the CPU",
@@ -43,10 +51,12 @@ Result<planner::Cluster> probeGpus(const std::vector<runtime::GpuDescription> &g
   if (!trials) return trials.status();
   auto figures = runtime::GpuProbe{gpus.front(), devices, std::move(*trials), say}.measure();
   if (!figures) return figures.status();
-  return planner::clusterOf(*figures);
+  return Probed{planner::clusterOf(*figures), runtime::figuresJson(*figures)};
 }
 
 int runProbe(const ProbeOptions &options) {
+  if (options.json && options.output == "-")
+    return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the cluster a file"});
   std::string measured;
   auto say = [&](const std::string &line) {
     measured += "# " + line + "\n";
@@ -57,23 +67,27 @@ int runProbe(const ProbeOptions &options) {
   int64_t devices = options.devices > 0 ? options.devices : std::max<int64_t>(1, int64_t(gpus.size()));
   if (gpus.empty() && !options.cpu) say("no GPU found: the CPU is measured");
   const runtime::IdleCores cores;
-  Result<planner::Cluster> cluster = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
-  if (!cluster) return fail(cluster.status());
-  if (const double others = cores.busyWithOthers(); others > disturbed)
+  Result<Probed> probed = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
+  if (!probed) return fail(probed.status());
+  const double others = cores.busyWithOthers();
+  if (others > disturbed)
     say(fmt::format("warning: others kept the cores busy for {:.0f} % of the time: what was measured is not what the "
                     "machine can do; probe it again when it is idle",
                     100 * others));
   std::string text =
       fmt::format("# Written by `cleave probe{} --devices {}`; docs/reference/cluster.md explains the keys. Measured, "
                   "with all devices active:\n{}{}",
-                  options.cpu ? " --cpu" : "", devices, measured, cluster->yaml());
+                  options.cpu ? " --cpu" : "", devices, measured, probed->cluster.yaml());
   auto readBack = planner::parseClusterYaml(text, options.output);
   if (!readBack) return fail(readBack.status());
   Status written = writeText(options.output, text);
   if (!written) return fail(written);
   if (options.output != "-")
     fmt::print(stderr, "{}: give it to `cleave compile` and `cleave estimate` as --cluster\n", options.output);
-  return 0;
+  if (options.json)
+    written = writeJson(
+        "-", {{"file", options.output}, {"busy_with_others", others}, {"figures", std::move(probed->figures)}});
+  return written ? 0 : fail(written);
 }
 
 } // namespace
@@ -87,6 +101,7 @@ void addProbe(CLI::App &app, int &status) {
                    "GPUs (default: all), or virtual devices that share the CPU (default: 1)")
       ->check(CLI::Range(1, 64));
   command->add_flag("--cpu", options->cpu, "measure the CPU although there are GPUs");
+  command->add_flag("--json", options->json, "also print the measured figures for programs");
   command->callback([options, &status] { status = runProbe(*options); });
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace cleave::tool {
@@ -158,6 +159,10 @@ Status writeText(const std::string &path, const std::string &text) {
   file.flush();
   if (!file) return inputError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   return Status::ok();
+}
+
+Status writeJson(const std::string &path, const nlohmann::ordered_json &json) {
+  return writeText(path, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 } // namespace cleave::tool

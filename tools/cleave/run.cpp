@@ -7,6 +7,7 @@
 #include "tools/cleave/commands.h"
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
+#include "tools/cleave/run_summary.h"
 #include "tools/cleave/stop_signals.h"
 #include <charconv>
 #include <cmath>
@@ -27,7 +28,7 @@ struct RunOptions {
   TrustOptions trust;
   runtime::TrainOptions train;
   int maxRestarts = 0;
-  bool quiet = false, elastic = false;
+  bool quiet = false, elastic = false, json = false;
 };
 
 // One line that is rewritten on a terminal; otherwise a line for the first step, the last, and some between.
@@ -93,7 +94,7 @@ Result<int64_t> processesStarted() {
   return launch->kind == runtime::Launch::Kind::Alone ? 0 : launch->size;
 }
 
-int train(RunOptions &options) {
+int train(RunOptions &options, int attempt) {
   auto plan = options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
   if (options.elastic) {
@@ -109,7 +110,17 @@ int train(RunOptions &options) {
   }
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
-  if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
+  RunSummary summary;
+  options.train.onStep = [&](const runtime::StepMetrics &metrics) {
+    if (!options.quiet) progress(metrics);
+    summary.add(metrics);
+  };
+  Status told; // of the summary
+  if (options.json)
+    options.train.onEnd = [&](const runtime::RunSpan &span) {
+      progress.finish();
+      told = writeJson("-", summary.json(span, options.train, attempt));
+    };
   if (!options.quiet) options.train.onNote = [&](const std::string &text) { progress.note(text); };
   options.train.onWarning = [&](const std::string &text) { progress.note("cleave: warning: " + text); };
   noteStopSignals();
@@ -117,6 +128,7 @@ int train(RunOptions &options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
   Status status = runtime::train(*plan, options.train);
   progress.finish();
+  if (status) status = told;
   return status ? 0 : fail(status);
 }
 
@@ -156,12 +168,12 @@ Status openRunFolder(RunOptions &options) {
 }
 
 int runAttempts(RunOptions &options) {
-  if (options.maxRestarts == 0) return train(options);
+  if (options.maxRestarts == 0) return train(options, 0);
   return runWithRestarts(options.maxRestarts, [&](int attempt) {
     if (attempt > 0) options.train.resume = true, options.train.overwrite = false;
     if (attempt > 0 && options.elastic && !options.train.runFolder.empty())
       if (Status left = callRoll(options, attempt); !left) return fail(left);
-    return train(options);
+    return train(options, attempt);
   });
 }
 
@@ -181,6 +193,8 @@ Status readTraceSteps(const std::string &text, runtime::TrainOptions &train) {
 }
 
 int runPlan(RunOptions &options) {
+  if (options.json && options.train.metrics == "-")
+    return fail({ErrorKind::Usage, "--json and --metrics - both want standard output: give the metrics a file"});
   if (!options.traceSteps.empty())
     if (Status steps = readTraceSteps(options.traceSteps, options.train); !steps) return fail(steps);
   const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
@@ -271,6 +285,9 @@ void addRun(CLI::App &app, int &status) {
           "threads a device (default: OMP_NUM_THREADS, else the cores and the CPU quota, divided by the devices)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--quiet", options->quiet, "no progress");
+  command->add_flag("--json", options->json,
+                    "for programs: after the last step one object with steps, losses, rates and files, on standard "
+                    "output of the first process");
   command->callback([options, &status] { status = runPlan(*options); });
 }
 

@@ -1,9 +1,11 @@
 // --trust and --trust-code, and cleave keygen: whose plans are executed (docs/guide/plans-of-others.md).
+#include "runtime/plan/digest.h"
 #include "runtime/plan/signature.h"
 #include "runtime/plan/trust.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 
@@ -26,19 +28,36 @@ Result<plan::Plan> TrustOptions::read(const std::string &plan) const {
   return runtime::readTrustedPlan(plan, trust);
 }
 
+namespace {
+
+struct KeygenOptions {
+  std::string output;
+  bool json = false;
+};
+
+Status makePair(const KeygenOptions &options) {
+  CLEAVE_RETURN_IF_ERROR(runtime::makeKeys(options.output));
+  const std::string open = options.output + ".pub";
+  if (!options.json)
+    return writeText("-", fmt::format("{}: keep it secret, for `cleave compile --sign`\n{}: give it to those who run "
+                                      "your plans, for `cleave run --trust`\n",
+                                      options.output, open));
+  auto keys = runtime::readPublicKeys(open);
+  if (!keys) return keys.status();
+  return writeJson("-", {{"secret_key", options.output}, {"public_key", open}, {"id", runtime::hexOf(keys->front())}});
+}
+
+} // namespace
+
 void addKeygen(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("keygen", "Make a pair of keys: to sign plans, and to know whose they are");
-  auto output = std::make_shared<std::string>();
-  command->add_option("-o,--output", *output, "the secret key's file; the public one is beside it, as FILE.pub")
+  auto options = std::make_shared<KeygenOptions>();
+  command->add_option("-o,--output", options->output, "the secret key's file; the public one is beside it, as FILE.pub")
       ->required();
-  command->callback([output, &status] {
-    Status made = runtime::makeKeys(*output);
+  command->add_flag("--json", options->json, "for programs: both files, and the public key, which messages name");
+  command->callback([options, &status] {
+    Status made = makePair(*options);
     status = made ? 0 : fail(made);
-    if (made)
-      print(stdout,
-            fmt::format("{}: keep it secret, for `cleave compile --sign`\n{}.pub: give it to those who run your "
-                        "plans, for `cleave run --trust`\n",
-                        *output, *output));
   });
 }
 
