@@ -16,7 +16,8 @@ config.test_exec_root = os.path.join(build, "test")
 config.environment["PATH"] = os.pathsep.join(
     [os.path.join(build, "bin"), os.path.join(llvm, "bin"), os.environ["PATH"]])
 for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CLEAVE_CPU",
-             "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):  # test/sanitize/options.sh
+             "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",  # test/sanitize/options.sh
+             "PAGE_PICTURES"):  # where page.test leaves its pictures
     if name in os.environ:
         config.environment[name] = os.environ[name]
 # %loading: before a Python that loads libcleave_runtime.so. AddressSanitizer's library has to be there before.

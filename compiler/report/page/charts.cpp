@@ -105,6 +105,8 @@ std::string memoryChart(const Report &report) {
       const double x = frame.x(points[i].seconds);
       bottom = fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i])) + bottom;
       below[i] += points[i].memory.*kind.bytes;
+      if (i == 0) bottom += fmt::format("{:.1f},{:.1f} ", frame.x(0), frame.y(below[i] - points[i].memory.*kind.bytes));
+      if (i == 0) top += fmt::format("{:.1f},{:.1f} ", frame.x(0), frame.y(below[i]));
       top += fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i]));
     }
     svg.add("<polygon fill=\"var(--{})\" points=\"{}{}\"/>\n", kind.name, top, bottom);

@@ -2,7 +2,7 @@
 // is there.
 "use strict";
 const shownRows = 25;
-const factors = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, us: 1e-6, ms: 1e-3, s: 1 };
+const factors = { M: 1e6, G: 1e9, T: 1e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, us: 1e-6, ms: 1e-3, s: 1 };
 
 // "1.50 GiB" as a number; null for text.
 function numberOf(text) {
@@ -114,8 +114,13 @@ for (const code of document.querySelectorAll("code.copy")) {
   const button = document.createElement("button");
   button.textContent = "copy";
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(code.textContent);
-    button.textContent = "copied";
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "copied";
+    } catch { // not allowed here: a key does it
+      getSelection().selectAllChildren(code);
+      button.textContent = "selected: copy it with the keyboard";
+    }
   });
   code.after(" ", button);
 }
