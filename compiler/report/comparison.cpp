@@ -8,6 +8,11 @@
 namespace cleave::report {
 namespace {
 
+// Four digits, or all of those before the point.
+std::string plainNumber(double value) {
+  return value >= 1e4 && value < 1e12 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
+
 double samplesPerSecond(const Report &report) { return double(report.batch) / report.predicted.stepSeconds; }
 
 // For a million samples; 0: the cluster has no price.
@@ -28,10 +33,10 @@ std::vector<Row> rowsOf(const std::vector<ClusterResult> &results) {
     }
     const Report &report = *one.report;
     const double rate = samplesPerSecond(report);
-    row.insert(row.end(), {formatSeconds(report.predicted.stepSeconds), fmt::format("{:.4g}", rate),
-                           fmt::format("{:.4g}", rate / double(report.devices)),
-                           fmt::format("{:.0f} %", 100 * report.predicted.mfu)});
-    if (hasPrice) row.push_back(report.pricePerHour > 0 ? fmt::format("{:.4g}", priceOf(report)) : "");
+    row.insert(row.end(),
+               {formatSeconds(report.predicted.stepSeconds), plainNumber(rate),
+                plainNumber(rate / double(report.devices)), fmt::format("{:.0f} %", 100 * report.predicted.mfu)});
+    if (hasPrice) row.push_back(report.pricePerHour > 0 ? plainNumber(priceOf(report)) : "");
     row.insert(row.end(), {formatBytes(report.predicted.memory.total()), report.mesh.str()});
   }
   return rows;
@@ -49,11 +54,11 @@ std::string verdictOf(const std::vector<ClusterResult> &results) {
   const ClusterResult *fastest = least(results, [](const Report &one) { return 1 / samplesPerSecond(one); });
   const ClusterResult *cheapest = least(results, priceOf);
   if (!fastest) return "No plan fits on any of these clusters.";
-  std::string text =
-      fmt::format("{} is the fastest: {:.4g} samples a second.", fastest->cluster, samplesPerSecond(*fastest->report));
+  std::string text = fmt::format("{} is the fastest: {} samples a second.", fastest->cluster,
+                                 plainNumber(samplesPerSecond(*fastest->report)));
   if (cheapest)
-    text += fmt::format(" {} is the cheapest: {:.4g} for a million samples.", cheapest->cluster,
-                        priceOf(*cheapest->report));
+    text += fmt::format(" {} is the cheapest: {} for a million samples.", cheapest->cluster,
+                        plainNumber(priceOf(*cheapest->report)));
   return text;
 }
 

@@ -98,6 +98,16 @@ std::string zeroText(const Report &report) {
   return fmt::format("{} (of some parameters {})", report.zero, report.lowerZero);
 }
 
+namespace {
+
+// "124 M", "7.86 G"
+std::string millions(double count) {
+  const int power = count >= 1e12 ? 2 : count >= 1e9 ? 1 : 0;
+  return fmt::format("{:.3g} {}", count / std::pow(1e3, 2 + power), "MGT"[power]);
+}
+
+} // namespace
+
 std::vector<Row> stageRows(const Report &report) {
   std::vector<Row> rows = {
       {"stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"}};
@@ -105,7 +115,7 @@ std::vector<Row> stageRows(const Report &report) {
     const Stage &stage = report.stages[s];
     rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
                     fmt::format("{}", stage.blocks), recomputedBlocks(stage.recomputedBlocks, stage.selectiveBlocks),
-                    fmt::format("{:.3g} M", stage.parameters / 1e6), formatSeconds(stage.forwardSeconds),
+                    millions(stage.parameters), formatSeconds(stage.forwardSeconds),
                     formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
   }
   return rows;
