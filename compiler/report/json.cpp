@@ -169,6 +169,8 @@ Report reportOf(const Json &json) {
   report.model = json.at("model");
   report.cluster = json.at("cluster");
   report.software = json.value("software", "");
+  report.command = json.value("command", "");
+  report.version = json.value("version", "");
   report.batch = json.at("batch");
   report.pricePerHour = json.value("price_per_hour", 0.0);
   report.mesh = meshOf(json.at("mesh"));
@@ -292,6 +294,8 @@ std::string renderJson(const Report &report) {
       {"nodes", Json::array()},
       {"source", report.source},
   };
+  if (!report.command.empty()) json["command"] = report.command;
+  if (!report.version.empty()) json["version"] = report.version;
   if (report.lowerZero >= 0) json["lower_zero"] = report.lowerZero;
   if (report.pricePerHour > 0) json["price_per_hour"] = report.pricePerHour;
   for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));

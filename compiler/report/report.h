@@ -42,6 +42,7 @@ struct ReportedNode {
 };
 
 struct Report {
+  std::string command, version;         // that made it; "": not told
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
   dist::Mesh mesh;

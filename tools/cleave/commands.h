@@ -57,6 +57,10 @@ struct RequestOptions {
 std::vector<report::Row> versionFacts();
 // A row a line, columns under one another.
 std::string table(const std::vector<report::Row> &rows);
+// "1.0 (0123abc)".
+std::string versionName();
+// The report with the command and the version that made it.
+report::Report withOrigin(report::Report report);
 // The text that `cleave --version` prints.
 std::string versionText();
 // --trust and --trust-code: run and verify share them.

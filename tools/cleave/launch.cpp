@@ -20,14 +20,6 @@ struct LaunchOptions {
   bool slurm = false, kubernetes = false, torchrun = false, mpirun = false, dryRun = false, json = false;
 };
 
-// A word of a shell command, with quotes where it needs them.
-std::string shellWord(const std::string &word) {
-  const bool isPlain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./=:,+@%").find(char(c)) != std::string_view::npos;
-  });
-  return isPlain ? word : singleQuoted(word);
-}
-
 // A name for a job and a host: lower case letters, digits and dashes (RFC 1123), at most 40 of them.
 std::string jobName(const std::string &text) {
   std::string name;

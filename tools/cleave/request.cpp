@@ -1,6 +1,7 @@
 // The common part of estimate, compile and plan: reading the recipe and the cluster, errors, output files.
 #include "runtime/plan/printable.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/shell.h"
 #include <cerrno>
 #include <cstring>
 #include <fmt/core.h>
@@ -136,6 +137,12 @@ Result<CompileRequest> RequestOptions::request() const {
 void print(std::FILE *to, const std::string &text) {
   const std::string shown = runtime::printable(text);
   std::fwrite(shown.data(), 1, shown.size(), to);
+}
+
+report::Report withOrigin(report::Report report) {
+  report.command = ownCommand();
+  report.version = versionName();
+  return report;
 }
 
 std::string table(const std::vector<report::Row> &rows) {

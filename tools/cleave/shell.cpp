@@ -1,4 +1,7 @@
 #include "tools/cleave/shell.h"
+#include <algorithm>
+#include <cctype>
+#include <fstream>
 
 namespace cleave::tool {
 namespace {
@@ -30,6 +33,25 @@ std::string singleQuoted(const std::string &text) {
   std::string out = "'";
   for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";
+}
+
+std::string shellWord(const std::string &word) {
+  const bool isPlain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./=:,+@%").find(char(c)) != std::string_view::npos;
+  });
+  return isPlain ? word : singleQuoted(word);
+}
+
+std::string ownCommand() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string text = "cleave", word;
+  std::getline(file, word, '\0'); // how it was called
+  while (std::getline(file, word, '\0'))
+    if (word == "-o" || word == "--output")
+      std::getline(file, word, '\0');
+    else if (!word.starts_with("--output="))
+      text += " " + shellWord(word);
+  return text;
 }
 
 } // namespace cleave::tool

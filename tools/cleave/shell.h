@@ -13,5 +13,9 @@ std::vector<std::string> namesOf(const CLI::Option &option);
 
 // The text in single quotes: 'a word'.
 std::string singleQuoted(const std::string &text);
+// A word of a shell command: with quotes where it needs them.
+std::string shellWord(const std::string &word);
+// The command line of this process but its --output: what a report says that it was made by.
+std::string ownCommand();
 
 } // namespace cleave::tool

@@ -23,12 +23,14 @@ std::string cudnnVersion() {
 
 } // namespace
 
+std::string versionName() { return fmt::format("{} ({})", CLEAVE_VERSION, CLEAVE_COMMIT); }
+
 std::vector<report::Row> versionFacts() {
   const dnnl_version_t &dnnl = *dnnl_version();
   auto mpi = runtime::mpiVersion();
   const int level = runtime::cpuLevel();
   return {
-      {"cleave", fmt::format("{} ({})", CLEAVE_VERSION, CLEAVE_COMMIT)},
+      {"cleave", versionName()},
       {"LLVM", LLVM_VERSION_STRING},
       {"ONNX", fmt::format("{}, opsets {} to {}", ONNX_VERSION_STRING, import_::oldestOpset, import_::newestOpset)},
       {"oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch)},

@@ -245,10 +245,10 @@ std::string timeline(const Report &report) {
   const std::string part = shown < simulation.makespan ? fmt::format("; the first {} of {}", formatSeconds(shown),
                                                                      formatSeconds(simulation.makespan))
                                                        : "";
-  return fmt::format("<figure><figcaption>From the stages' mean times, sends left out{}{}</figcaption><ul "
-                     "class=\"legend\">{}</ul>{}</figure>\n",
-                     part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "",
-                     legend, svg.take());
+  return fmt::format(
+      "<figure class=\"timeline\"><figcaption>From the stages' mean times, sends left out{}{}</figcaption><ul "
+      "class=\"legend\">{}</ul>{}</figure>\n",
+      part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "", legend, svg.take());
 }
 
 } // namespace cleave::report

@@ -124,6 +124,9 @@ std::string headerOf(const Report &report) {
       fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
       fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
       fmt::arg("flags", escape(flags(report))));
+  if (!report.command.empty())
+    out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
+                       escape(report.command), escape(report.version));
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   return out;
 }

@@ -75,6 +75,7 @@ def check_keys(browser):
     done += does("summary", "one.parentElement.open", "Enter", " ")
     done += does(".operation > summary", "one.parentElement.open", " ", "Enter")
     done += does(".scroll + button:not([hidden])", "one.previousElementSibling.querySelectorAll('tr[hidden]').length", "Enter")
+    done += does(".timeline button", "document.querySelector('.timeline svg').getBoundingClientRect().width", "Enter", " ")
     done += does("svg a", "location.hash", "Enter")
     done += does("code.copy + button", "one.textContent", "Enter")
     return count, done
