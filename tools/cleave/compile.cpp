@@ -1,10 +1,14 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "compiler/report/comparison.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/settings.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/routine.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
+#include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <optional>
@@ -83,6 +87,19 @@ Status writePlan(const plan::Plan &plan, const std::string &output, const std::o
   return Status::ok();
 }
 
+// Why `cleave run` would refuse the recipe's data. Data that is not here, or that the recipe does not name, is not
+// looked at: the run may be elsewhere.
+Status checkData(const plan::Plan &plan) {
+  const std::string &yaml = plan.training().data_yaml();
+  if (yaml.empty()) return Status::ok();
+  auto settings = runtime::parseDataSettings(yaml);
+  if (!settings) return settings.status();
+  if (settings->path.empty() || !std::filesystem::exists(settings->path)) return Status::ok();
+  auto fields = runtime::dataFields(runtime::inputsOf(plan, "step"));
+  if (!fields) return fields.status();
+  return runtime::openData(yaml, *fields).status();
+}
+
 int runCompile(const CompileOptions &options) {
   if (options.json && options.output == "-")
     return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
@@ -108,6 +125,8 @@ int runCompile(const CompileOptions &options) {
   compiled->plan.set_report_json(report::renderJson(compiled->report));
   // A plan that the runtime would refuse is not written.
   if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
+  if (Status data = checkData(compiled->plan); !data)
+    request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", data.message()));
   Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);
   std::FILE *beside = options.output == "-" ? stderr : stdout;
