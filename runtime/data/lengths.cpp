@@ -1,7 +1,20 @@
 #include "runtime/data/lengths.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime {
+
+Result<std::vector<std::vector<Field>>> fieldsOf(const plan::Plan &plan) {
+  std::vector<std::vector<Field>> fields;
+  for (size_t length = 0; length < lengthsOf(plan); ++length) {
+    Result<std::vector<Field>> found = dataFields(inputsOf(plan, routineOf(plan, "step", length)));
+    if (!found) return found.status();
+    fields.push_back(std::move(*found));
+  }
+  CLEAVE_RETURN_IF_ERROR(markLengths(fields));
+  return fields;
+}
 
 Status markLengths(std::vector<std::vector<Field>> &fields) {
   const std::vector<Field> shortest = fields.front(), longest = fields.back();

@@ -6,6 +6,9 @@
 
 namespace cleave::runtime {
 
+// The fields of the step of each length (sequence_lengths.h), marked as below.
+Result<std::vector<std::vector<Field>>> fieldsOf(const plan::Plan &plan);
+
 // Fills lengthDims of the fields of each length: the dimensions that differ between the shortest and the longest. Error:
 // the lengths have different inputs.
 Status markLengths(std::vector<std::vector<Field>> &fields);

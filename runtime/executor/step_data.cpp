@@ -16,12 +16,9 @@ int64_t StepData::Feeds::samples() const {
 }
 
 Status StepData::open(const std::optional<std::string> &path) {
-  for (size_t length = 0; length < lengthsOf(source); ++length) {
-    Result<std::vector<Field>> found = dataFields(inputsOf(source, routineOf(source, "step", length)));
-    if (!found) return found.status();
-    fields.push_back(std::move(*found));
-  }
-  CLEAVE_RETURN_IF_ERROR(markLengths(fields));
+  Result<std::vector<std::vector<Field>>> found = fieldsOf(source);
+  if (!found) return found.status();
+  fields = std::move(*found);
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
   for (size_t count = (runsOn(source) ? 3 : 1) + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
     Result<Feeds> made = makeFeeds("step");

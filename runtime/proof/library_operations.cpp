@@ -1,6 +1,7 @@
 // Operators that libraries compute: table lookups, running sums, convolutions and pools.
 #include "runtime/proof/operations.h"
 #include <algorithm>
+#include <cmath>
 
 namespace cleave::proof {
 
@@ -126,6 +127,95 @@ Tensor Operations::pool(const std::string &name, const std::vector<Tensor> &oper
     bodies.push_back(at(operand, index));
   }
   return {type.dtype, type.shape, store.opaque(name, over, bodies, {out.begin() + 2, out.end()})};
+}
+
+// A key's or value's element for one of so many heads of the query, several of which may share it.
+Term Operations::ofHead(const Tensor &x, const std::vector<Index> &index, int64_t heads) {
+  std::vector<Index> own = index;
+  own[1] = store.quotient(index[1], heads / x.shape.at(1));
+  return at(x, own);
+}
+
+// x[b, h, s, t] = scale * q k^T + bias, minus infinity where a causal mask hides
+Tensor Operations::scores(const AttentionOperands &of) {
+  const std::vector<int64_t> shape{of.query.shape.at(0), of.query.shape.at(1), of.query.shape.at(2),
+                                   of.key.shape.at(2)};
+  const std::vector<Index> i = dimensions(shape);
+  const Atom d = store.fresh({}, of.query.shape.at(3));
+  const Term product = store.reduce(Reduce::Sum, {d},
+                                    store.product({at(of.query, {i[0], i[1], i[2], store.of(d)}),
+                                                   ofHead(of.key, {i[0], i[1], i[3], store.of(d)}, shape[1])}));
+  Term x = store.times(of.scale, product);
+  if (of.bias) {
+    std::vector<Index> own = i;
+    for (size_t dim = 0; dim < own.size(); ++dim)
+      if (of.bias->shape.at(dim) == 1) own[dim] = store.constant(0);
+    x = store.sum(x, at(*of.bias, own));
+  }
+  if (of.causal) {
+    const Term seen = store.function("LessOrEqual", {store.indexValue(i[3]), store.indexValue(i[2])});
+    x = store.function("Where", {seen, x, store.number(-INFINITY)});
+  }
+  return {plan::F32, shape, x};
+}
+
+// exp(x - stats)
+Tensor Operations::probabilities(const Tensor &scores, const Tensor &stats) {
+  const std::vector<Index> i = dimensions(scores.shape);
+  return {plan::F32, scores.shape,
+          store.function("Exp", {binary("Sub", scores.value, at(stats, {i[0], i[1], i[2]}), plan::F32)})};
+}
+
+// stats = m + log(sum of exp(x - m)), m = max x; output = exp(x - stats) v
+Operations::AttentionForward Operations::attention(const AttentionOperands &of) {
+  const Tensor x = scores(of);
+  const std::vector<int64_t> rows(x.shape.begin(), x.shape.end() - 1);
+  const Tensor max = reduction(Reduce::Max, x, {3}, {plan::F32, rows});
+  const Tensor least = probabilities(x, max);
+  const Tensor sum = reduction(Reduce::Sum, least, {3}, {plan::F32, rows});
+  const Tensor stats{plan::F32, rows, store.sum(max.value, store.function("Log", {sum.value}))};
+  const Tensor p = probabilities(x, stats);
+  const std::vector<Index> i = dimensions({x.shape[0], x.shape[1], x.shape[2], of.value.shape.at(3)});
+  const Atom t = store.fresh({}, x.shape[3]);
+  const Term output = store.reduce(Reduce::Sum, {t},
+                                   store.product({at(p, {i[0], i[1], i[2], store.of(t)}),
+                                                  ofHead(of.value, {i[0], i[1], store.of(t), i[3]}, x.shape[1])}));
+  return {cast(output, plan::F32, of.query.dtype), stats.value};
+}
+
+// p = exp(x - stats);  dv = p^T do;  dx = scale * p * (do v^T - sum of do * output);  dq = dx k;  dk = dx^T q
+Operations::AttentionBackward Operations::attentionGradient(const AttentionOperands &of, const Tensor &output,
+                                                            const Tensor &stats, const Tensor &outputGradient) {
+  const Tensor x = scores(of), p = probabilities(x, stats), &given = outputGradient;
+  const int64_t heads = x.shape[1], shared = heads / of.key.shape.at(1);
+  const std::vector<Index> i = dimensions(x.shape);
+  const Atom e = store.fresh({}, of.value.shape.at(3));
+  const std::vector<Index> place{i[0], i[1], i[2], store.of(e)};
+  const Term delta = store.reduce(Reduce::Sum, {e}, store.product({at(given, place), at(output, place)}));
+  const Term dp = store.reduce(
+      Reduce::Sum, {e}, store.product({at(given, place), ofHead(of.value, {i[0], i[1], i[3], store.of(e)}, heads)}));
+  const Tensor dx{plan::F32, x.shape,
+                  store.times(of.scale, store.product({p.value, binary("Sub", dp, delta, plan::F32)}))};
+  const std::vector<Index> q = dimensions(of.query.shape), k = dimensions(of.key.shape);
+  const Atom t = store.fresh({}, x.shape[3]);
+  const Term query = store.reduce(
+      Reduce::Sum, {t},
+      store.product({at(dx, {q[0], q[1], q[2], store.of(t)}), ofHead(of.key, {q[0], q[1], store.of(t), q[3]}, heads)}));
+  // Of keys and values that several heads share, the sum over these.
+  auto overQueries = [&](const Tensor &weight, const Tensor &rows) {
+    const Atom s = store.fresh({}, x.shape[2]);
+    std::vector<Atom> over{s};
+    Index head = k[1];
+    if (shared > 1) {
+      over.push_back(store.fresh(over, shared));
+      head = store.add(store.scale(k[1], shared), store.of(over.back()));
+    }
+    return store.reduce(
+        Reduce::Sum, over,
+        store.product({at(weight, {k[0], head, store.of(s), k[2]}), at(rows, {k[0], head, store.of(s), k[3]})}));
+  };
+  auto narrow = [&](Term value) { return cast(value, plan::F32, of.query.dtype); };
+  return {narrow(query), narrow(overQueries(dx, of.query)), narrow(overQueries(p, given))};
 }
 
 } // namespace cleave::proof

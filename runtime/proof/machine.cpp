@@ -20,6 +20,21 @@ bool isSame(const plan::Buffer &a, const plan::Buffer &b) {
          runtime::byteSize(a) == runtime::byteSize(b);
 }
 
+// The dimension that the index is: itself, or the part of it that one of the result's elements sums up (8 d + k, where
+// k is below 8); -1: neither.
+int64_t dimensionOf(Store &store, Index index) {
+  const IndexNode node = store.node(index);
+  for (auto [atom, factor] : node.terms) {
+    const AtomNode &made = store.atom(atom);
+    if (made.kind != AtomNode::Var || made.variable != Variable::Dimension) continue;
+    const IndexNode &rest = store.node(store.subtract(index, store.scale(store.of(atom), factor)));
+    for (Atom other : rest.variables)
+      if (store.atom(other).variable != Variable::Fresh) return -1;
+    return rest.range.low >= 0 && rest.range.high < factor ? made.number : -1;
+  }
+  return -1;
+}
+
 // Every element of the leaf stands where the result's element does, or is reduced: so a kernel may write the result
 // over it.
 bool readsInPlace(Store &store, Term t, const std::string &leaf, std::map<Definition, bool> &holds) {
@@ -39,11 +54,9 @@ bool readsInPlace(Store &store, Term t, const std::string &leaf, std::map<Defini
       bool isReduced = true;
       for (Atom v : node.variables) isReduced = isReduced && store.atom(v).variable == Variable::Fresh;
       if (isReduced) continue;
-      const bool isPlain = node.terms.size() == 1 && node.terms[0].second == 1 && node.constant == 0;
-      const AtomNode &atom = store.atom(node.terms[0].first);
-      if (!isPlain || atom.kind != AtomNode::Var || atom.variable != Variable::Dimension || atom.number <= last)
-        return false;
-      last = atom.number;
+      const int64_t dimension = dimensionOf(store, index);
+      if (dimension <= last) return false;
+      last = dimension;
     }
     return true;
   }
@@ -270,6 +283,9 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
   case plan::Command::kPool:
     pool(rank, command.pool());
     return true;
+  case plan::Command::kAttention:
+    attention(rank, command.attention());
+    return true;
   case plan::Command::kCopy:
     copy(rank, command.copy());
     return true;
@@ -491,6 +507,43 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
   std::vector<Tensor> operands;
   for (const plan::Buffer *buffer : from) operands.push_back(tensor(rank, *buffer));
   store_(rank, out, operations.pool(name, operands, {out.dtype(), listOf(out.shape())}).value);
+}
+
+void Machine::attention(Rank &rank, const plan::Attention &attention) {
+  std::vector<const plan::Buffer *> from{&attention.query(), &attention.key(), &attention.value()};
+  auto read = [&](const plan::Buffer &buffer, const auto &strides) {
+    Tensor made{buffer.dtype(), listOf(buffer.shape()), {}};
+    made.value = rank.memory.read(placeOf(rank, buffer), store.constant(0), made.shape, listOf(strides));
+    return made;
+  };
+  Operations::AttentionOperands of{read(attention.query(), attention.query_strides()),
+                                   read(attention.key(), attention.key_strides()),
+                                   read(attention.value(), attention.value_strides()),
+                                   {},
+                                   attention.scale(),
+                                   attention.causal()};
+  if (attention.has_bias()) {
+    of.bias = read(attention.bias(), attention.bias_strides());
+    from.push_back(&attention.bias());
+  }
+  auto write = [&](const plan::Buffer &buffer, const auto &strides, Term value) {
+    keepApart(rank, from, buffer);
+    note(value);
+    rank.memory.write(placeOf(rank, buffer), listOf(buffer.shape()), listOf(strides), value);
+  };
+  if (attention.pass() == plan::Attention::FORWARD) {
+    const Operations::AttentionForward made = operations.attention(of);
+    write(attention.output(), attention.output_strides(), made.output);
+    if (attention.has_stats()) write(attention.stats(), rowMajorStrides(listOf(attention.stats().shape())), made.stats);
+    return;
+  }
+  from.insert(from.end(), {&attention.output(), &attention.stats(), &attention.output_gradient()});
+  const Operations::AttentionBackward made = operations.attentionGradient(
+      of, read(attention.output(), attention.output_strides()), tensor(rank, attention.stats()),
+      read(attention.output_gradient(), attention.output_strides()));
+  write(attention.query_gradient(), attention.query_strides(), made.query);
+  write(attention.key_gradient(), attention.key_strides(), made.key);
+  write(attention.value_gradient(), attention.value_strides(), made.value);
 }
 
 } // namespace cleave::proof

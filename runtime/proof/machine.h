@@ -77,6 +77,7 @@ private:
   void copy(Rank &rank, const plan::Copy &copy);
   void convolution(Rank &rank, const plan::Convolution &convolution);
   void pool(Rank &rank, const plan::Pool &pool);
+  void attention(Rank &rank, const plan::Attention &attention);
   bool collective(Rank &rank, const plan::Collective &collective);
   Tensor exchanged(Rank &rank, const plan::Collective &collective, int part, const std::map<int, Tensor> &from);
   bool transfer(Rank &rank, const plan::Transfer &transfer);

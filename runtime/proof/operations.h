@@ -7,6 +7,7 @@
 #pragma once
 #include "graph.pb.h"
 #include "runtime/proof/store.h"
+#include <optional>
 
 namespace cleave::proof {
 
@@ -57,6 +58,22 @@ public:
   Tensor convolution(const Tensor &x, const Tensor &w, const Window &window, const TensorType &type);
   Tensor convolutionInput(const Tensor &dy, const Tensor &w, const Window &window, const TensorType &type);
   Tensor convolutionWeight(const Tensor &x, const Tensor &dy, const Window &window, const TensorType &type);
+  // Tensors of [batch, heads, positions, features] in one type, whose products and softmax are in fp32.
+  struct AttentionOperands {
+    Tensor query, key, value;
+    std::optional<Tensor> bias; // added to the scores, of size 1 where it is the same
+    double scale = 1;
+    bool causal = false;
+  };
+  struct AttentionForward {
+    Term output, stats; // stats [batch, heads, positions]
+  };
+  struct AttentionBackward {
+    Term query, key, value;
+  };
+  AttentionForward attention(const AttentionOperands &of);
+  AttentionBackward attentionGradient(const AttentionOperands &of, const Tensor &output, const Tensor &stats,
+                                      const Tensor &outputGradient);
   // Pools are names: `operands` are functions of their spatial dimensions.
   Tensor pool(const std::string &name, const std::vector<Tensor> &operands, const TensorType &type);
 
@@ -67,6 +84,9 @@ private:
   Term number(const char *bytes, plan::DType dtype);
   Tensor contract(const plan::GraphNode &node, const Tensor &lhs, const Tensor &rhs, const TensorType &type);
   Tensor reduction(Reduce kind, const Tensor &x, const std::vector<int64_t> &axes, const TensorType &type);
+  Tensor scores(const AttentionOperands &of);
+  Tensor probabilities(const Tensor &scores, const Tensor &stats);
+  Term ofHead(const Tensor &x, const std::vector<Index> &index, int64_t heads);
   Tensor movement(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type);
 
   Store &store;

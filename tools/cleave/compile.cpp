@@ -1,9 +1,8 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "compiler/report/comparison.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/lengths.h"
 #include "runtime/data/settings.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/plan/routine.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
 #include "tools/cleave/commands.h"
@@ -95,9 +94,9 @@ Status checkData(const plan::Plan &plan) {
   auto settings = runtime::parseDataSettings(yaml);
   if (!settings) return settings.status();
   if (settings->path.empty() || !std::filesystem::exists(settings->path)) return Status::ok();
-  auto fields = runtime::dataFields(runtime::inputsOf(plan, "step"));
+  auto fields = runtime::fieldsOf(plan);
   if (!fields) return fields.status();
-  return runtime::openData(yaml, *fields).status();
+  return runtime::openData(yaml, fields->back()).status();
 }
 
 int runCompile(const CompileOptions &options) {
