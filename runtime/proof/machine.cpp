@@ -1,10 +1,13 @@
 // Programs, their actions and their commands but for those between devices (exchange.cpp).
 #include "runtime/proof/machine.h"
+#include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
+#include <limits>
 
 namespace cleave::proof {
 namespace {
@@ -20,24 +23,29 @@ bool isSame(const plan::Buffer &a, const plan::Buffer &b) {
          runtime::byteSize(a) == runtime::byteSize(b);
 }
 
-// The dimension that the index is: itself, or the part of it that one of the result's elements sums up (8 d + k, where
-// k is below 8); -1: neither.
-int64_t dimensionOf(Store &store, Index index) {
-  const IndexNode node = store.node(index);
-  for (auto [atom, factor] : node.terms) {
-    const AtomNode &made = store.atom(atom);
-    if (made.kind != AtomNode::Var || made.variable != Variable::Dimension) continue;
-    const IndexNode &rest = store.node(store.subtract(index, store.scale(store.of(atom), factor)));
-    for (Atom other : rest.variables)
-      if (store.atom(other).variable != Variable::Fresh) return -1;
-    return rest.range.low >= 0 && rest.range.high < factor ? made.number : -1;
+// Each element is read for one element of the result only, and these stand in the same order: the index is of
+// dimensions in their order and of what is reduced between, each in steps as large as all behind it reach.
+bool isOwnPlace(Store &store, Index linear) {
+  std::vector<std::pair<int64_t, const AtomNode *>> steps;
+  for (auto [atom, factor] : store.node(linear).terms) steps.emplace_back(factor, &store.atom(atom));
+  std::ranges::sort(steps, std::ranges::greater(), [](const auto &step) { return step.first; });
+  int64_t reach = 0, last = std::numeric_limits<int64_t>::max();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const auto &[factor, atom] = *step;
+    const bool isKnown = atom->kind == AtomNode::Var && atom->size > 0;
+    if (!isKnown || factor <= reach) return false;
+    reach += factor * (atom->size - 1);
+    if (atom->variable == Variable::Fresh) continue;
+    if (atom->variable != Variable::Dimension || atom->number >= last) return false;
+    last = atom->number;
   }
-  return -1;
+  return true;
 }
 
 // Every element of the leaf stands where the result's element does, or is reduced: so a kernel may write the result
 // over it.
-bool readsInPlace(Store &store, Term t, const std::string &leaf, std::map<Definition, bool> &holds) {
+bool readsInPlace(Store &store, Term t, const std::string &leaf, const std::vector<int64_t> &shape,
+                  std::map<Definition, bool> &holds) {
   auto contains = [&](auto &self, Definition d) -> bool {
     auto [found, isNew] = holds.try_emplace(d, false);
     if (!isNew) return found->second;
@@ -48,21 +56,20 @@ bool readsInPlace(Store &store, Term t, const std::string &leaf, std::map<Defini
   };
   if (!contains(contains, store.term(t).definition)) return true;
   if (store.kindOf(t) == Kind::Leaf) {
-    int64_t last = -1;
-    for (Index index : store.term(t).arguments) {
-      const IndexNode &node = store.node(index);
+    const std::vector<Index> arguments = store.term(t).arguments;
+    const std::vector<int64_t> strides = rowMajorStrides(shape);
+    Index linear = store.constant(0);
+    for (size_t d = 0; d < arguments.size(); ++d) {
       bool isReduced = true;
-      for (Atom v : node.variables) isReduced = isReduced && store.atom(v).variable == Variable::Fresh;
-      if (isReduced) continue;
-      const int64_t dimension = dimensionOf(store, index);
-      if (dimension <= last) return false;
-      last = dimension;
+      for (Atom v : store.node(arguments[d]).variables)
+        isReduced = isReduced && store.atom(v).variable == Variable::Fresh;
+      if (!isReduced) linear = store.add(linear, store.scale(arguments[d], strides[d]));
     }
-    return true;
+    return isOwnPlace(store, linear);
   }
   std::vector<Atom> over;
   for (Term child : store.open(t, &over))
-    if (!readsInPlace(store, child, leaf, holds)) return false;
+    if (!readsInPlace(store, child, leaf, shape, holds)) return false;
   return true;
 }
 
@@ -380,6 +387,22 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
     values[function.inputs(i).value()] = {type.dtype, type.shape, rank.memory.read(placeOf(rank, buffer), type.shape)};
   }
   const std::vector<Tensor> outputs = compute(values);
+  // Whether a result may be written over operand i: asked of the kernel, whatever its operands are.
+  auto mayLieOver = [&](int i) {
+    auto [known, isNew] = inPlace.try_emplace({launch.kernel(), launch.extent(), i, scalars}, true);
+    if (!isNew) return known->second;
+    std::map<int32_t, Tensor> named = values;
+    for (int operand = 0; operand < function.inputs_size(); ++operand) {
+      Tensor &input = named[function.inputs(operand).value()];
+      input.value = store.leaf(operand == i ? "in place" : fmt::format("operand {}", operand),
+                               operations.dimensions(input.shape));
+    }
+    const std::vector<int64_t> shape = named[function.inputs(i).value()].shape;
+    std::map<Definition, bool> holds;
+    for (const Tensor &output : compute(named))
+      known->second = known->second && readsInPlace(store, output.value, "in place", shape, holds);
+    return known->second;
+  };
   for (int o = 0; o < function.outputs_size(); ++o) {
     const plan::Buffer &target = launch.buffers(function.inputs_size() + o);
     const Tensor &value = outputs[static_cast<size_t>(o)];
@@ -389,13 +412,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
       if (overlap(launch.buffers(function.inputs_size() + p), target)) throw Unproved{"two of its results overlap"};
     for (int i = 0; i < function.inputs_size(); ++i) {
       if (!overlap(launch.buffers(i), target)) continue;
-      if (!isSame(launch.buffers(i), target)) keepApart(rank, {&launch.buffers(i)}, target);
-      std::map<int32_t, Tensor> named = values;
-      Tensor &input = named[function.inputs(i).value()];
-      input.value = store.leaf("in place", operations.dimensions(input.shape));
-      std::map<Definition, bool> holds;
-      for (const Tensor &output : compute(named))
-        if (!readsInPlace(store, output.value, "in place", holds)) keepApart(rank, {&launch.buffers(i)}, target);
+      if (!isSame(launch.buffers(i), target) || !mayLieOver(i)) keepApart(rank, {&launch.buffers(i)}, target);
     }
   }
   for (int o = 0; o < function.outputs_size(); ++o) {
@@ -510,40 +527,45 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
 }
 
 void Machine::attention(Rank &rank, const plan::Attention &attention) {
+  Result<runtime::AttentionForm> form = runtime::attentionForm(attention);
+  if (!form) throw Unproved{form.status().message()};
   std::vector<const plan::Buffer *> from{&attention.query(), &attention.key(), &attention.value()};
-  auto read = [&](const plan::Buffer &buffer, const auto &strides) {
+  auto read = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides) {
     Tensor made{buffer.dtype(), listOf(buffer.shape()), {}};
     made.value = rank.memory.read(placeOf(rank, buffer), store.constant(0), made.shape, listOf(strides));
     return made;
   };
-  Operations::AttentionOperands of{read(attention.query(), attention.query_strides()),
-                                   read(attention.key(), attention.key_strides()),
-                                   read(attention.value(), attention.value_strides()),
+  Operations::AttentionOperands of{read(attention.query(), form->query),
+                                   read(attention.key(), form->key),
+                                   read(attention.value(), form->value),
                                    {},
                                    attention.scale(),
                                    attention.causal()};
   if (attention.has_bias()) {
-    of.bias = read(attention.bias(), attention.bias_strides());
+    of.bias = read(attention.bias(), form->bias);
     from.push_back(&attention.bias());
   }
-  auto write = [&](const plan::Buffer &buffer, const auto &strides, Term value) {
+  auto write = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides, Term value) {
     keepApart(rank, from, buffer);
     note(value);
     rank.memory.write(placeOf(rank, buffer), listOf(buffer.shape()), listOf(strides), value);
   };
+  const std::vector<int64_t> rows{form->batch, form->heads, form->queries};
   if (attention.pass() == plan::Attention::FORWARD) {
     const Operations::AttentionForward made = operations.attention(of);
-    write(attention.output(), attention.output_strides(), made.output);
-    if (attention.has_stats()) write(attention.stats(), rowMajorStrides(listOf(attention.stats().shape())), made.stats);
+    write(attention.output(), form->output, made.output);
+    if (!attention.has_stats()) return;
+    keepApart(rank, from, attention.stats());
+    rank.memory.write(placeOf(rank, attention.stats()), rows, made.stats);
     return;
   }
   from.insert(from.end(), {&attention.output(), &attention.stats(), &attention.output_gradient()});
+  const Tensor stats{plan::F32, rows, rank.memory.read(placeOf(rank, attention.stats()), rows)};
   const Operations::AttentionBackward made = operations.attentionGradient(
-      of, read(attention.output(), attention.output_strides()), tensor(rank, attention.stats()),
-      read(attention.output_gradient(), attention.output_strides()));
-  write(attention.query_gradient(), attention.query_strides(), made.query);
-  write(attention.key_gradient(), attention.key_strides(), made.key);
-  write(attention.value_gradient(), attention.value_strides(), made.value);
+      of, read(attention.output(), form->output), stats, read(attention.output_gradient(), form->output));
+  write(attention.query_gradient(), form->queryGradient, made.query);
+  write(attention.key_gradient(), form->keyGradient, made.key);
+  write(attention.value_gradient(), form->valueGradient, made.value);
 }
 
 } // namespace cleave::proof

@@ -13,6 +13,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <tuple>
 
 namespace cleave::proof {
 
@@ -102,6 +103,7 @@ private:
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;                // by axes, number
   std::map<std::pair<int, std::string>, int64_t> met;
   std::map<Definition, std::string> firstBy;
+  std::map<std::tuple<int, int64_t, int, std::vector<Index>>, bool> inPlace; // by kernel, extent, operand, scalars
   const plan::Fragment *nowFragment = nullptr;
   const plan::Command *nowCommand = nullptr;
   int nowSlot = 0;
