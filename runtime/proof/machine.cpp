@@ -460,7 +460,7 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
   if (contract.lhs().dtype() != contract.out().dtype() && contract.out().dtype() != plan::F32)
     throw Unproved{"a product of one type in another"};
   if (contract.out().dtype() == plan::BF16 || contract.out().dtype() == plan::F16)
-    sum = store.function(fmt::format("Cast to {}", runtime::name(contract.out().dtype())), {sum});
+    sum = store.rounded(sum, runtime::name(contract.out().dtype()));
   note(sum);
   rank.memory.write(out, sizes, strides, sum);
 }

@@ -145,6 +145,7 @@ Tensor Operations::constant(const std::string &bytes, const TensorType &type) {
 // Between types that hold all values of the first, and of integers as reals, nothing changes. Else a named function.
 Term Operations::cast(Term x, plan::DType from, plan::DType to) {
   if (from == to || isWider(from, to)) return x;
+  if (runtime::isFloat(from) && runtime::isFloat(to)) return store.rounded(x, runtime::name(to));
   return store.function(fmt::format("Cast to {}", runtime::name(to)), {x});
 }
 

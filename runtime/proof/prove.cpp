@@ -5,6 +5,7 @@
 #include "runtime/plan/verify/verify.h"
 #include "runtime/proof/evaluate.h"
 #include "runtime/proof/reference.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -19,7 +20,8 @@ constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 class Comparison {
 public:
   Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof)
-      : plan(plan), proof(proof), machine(plan, mesh, store), reference(graph, store), operations(store) {}
+      : plan(plan), proof(proof), store(!proof.roundsElsewhere), machine(plan, mesh, store), reference(graph, store),
+        operations(store) {}
 
   // `name`: "step" or "evaluate"; `suffix`: of the routine's length (sequence_lengths.h).
   void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
@@ -220,13 +222,12 @@ private:
   size_t compared = 0; // in numbers
 };
 
-} // namespace
-
-Result<Proof> prove(const plan::Plan &plan) {
-  CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
+// `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
+Result<Proof> prove(const plan::Plan &plan, bool roundsElsewhere) {
   auto mesh = runtime::meshOf(plan.mesh());
   if (!mesh) return mesh.status();
   Proof proof;
+  proof.roundsElsewhere = roundsElsewhere;
   if (runtime::runsOn(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
@@ -245,6 +246,22 @@ Result<Proof> prove(const plan::Plan &plan) {
   return proof;
 }
 
+bool roundsTo16Bits(const plan::Plan &plan) {
+  return std::ranges::any_of(plan.parameters(), [](const plan::Parameter &parameter) {
+    return parameter.dtype() == plan::BF16 || parameter.dtype() == plan::F16;
+  });
+}
+
+} // namespace
+
+Result<Proof> prove(const plan::Plan &plan) {
+  CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
+  Result<Proof> exact = prove(plan, false);
+  if (!exact || exact->outcome != Proof::Unknown || !roundsTo16Bits(plan)) return exact;
+  Result<Proof> apart = prove(plan, true);
+  return apart && apart->outcome != Proof::Unknown ? apart : exact;
+}
+
 std::string Proof::text() const {
   std::string out;
   for (const Difference &d : differences) {
@@ -255,9 +272,10 @@ std::string Proof::text() const {
   for (const Gap &gap : gaps) out += fmt::format("not proved: {} {}: {}\n", gap.op, gap.tensor, gap.why);
   switch (outcome) {
   case Proved:
-    out += fmt::format("proved: all devices compute what the unsplit step computes, {} tensors and outputs, over {} "
-                       "expressions\n",
-                       proved.size(), definitions);
+    out +=
+        fmt::format("proved: all devices compute what the unsplit step computes, {} tensors and outputs, over {} "
+                    "expressions{}\n",
+                    proved.size(), definitions, roundsElsewhere ? "; sums are rounded to 16 bits in other places" : "");
     break;
   case Refuted:
     out += "refuted: the plan does not compute what the unsplit step computes\n";
@@ -271,7 +289,10 @@ std::string Proof::text() const {
 
 std::string Proof::json() const {
   static const char *const names[] = {"proved", "refuted", "not proved"};
-  nlohmann::json all{{"outcome", names[outcome]}, {"proved", proved}, {"expressions", definitions}};
+  nlohmann::json all{{"outcome", names[outcome]},
+                     {"proved", proved},
+                     {"expressions", definitions},
+                     {"rounds_elsewhere", roundsElsewhere}};
   all["gaps"] = nlohmann::json::array();
   for (const Gap &gap : gaps) all["gaps"].push_back({{"op", gap.op}, {"tensor", gap.tensor}, {"why", gap.why}});
   all["differences"] = nlohmann::json::array();

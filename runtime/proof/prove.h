@@ -27,6 +27,9 @@ struct Proof {
   std::vector<Gap> gaps;
   std::vector<Difference> differences;
   int64_t definitions = 0; // different expressions met
+  // Proved or refuted with casts to 16 bits taken as the numbers they are made of: partial sums are rounded before they
+  // are added, say, and the unsplit step rounds their sum.
+  bool roundsElsewhere = false;
   std::string text() const;
   std::string json() const;
 };

@@ -89,7 +89,8 @@ using Replacement = std::vector<std::pair<Atom, Index>>;
 
 class Store {
 public:
-  Store();
+  // `roundings`: casts to a narrower float are functions with a name; else nothing.
+  explicit Store(bool roundings = true);
 
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
@@ -119,6 +120,7 @@ public:
   Term indexValue(Index index);
   Term inside(Index index, int64_t low, int64_t high); // 1 where low <= index < high, else 0
   Term function(const std::string &name, std::vector<Term> children);
+  Term rounded(Term x, const std::string &type) { return roundings ? function("Cast to " + type, {x}) : x; }
   Term sum(const std::vector<std::pair<double, Term>> &terms);
   Term sum(Term a, Term b) { return sum({{1.0, a}, {1.0, b}}); }
   Term product(const std::vector<Term> &factors);
@@ -199,6 +201,7 @@ private:
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form
   int depth = 0;                                  // of replace
+  const bool roundings;
 };
 
 } // namespace cleave::proof

@@ -31,7 +31,7 @@ bool Store::isCommutative(const std::string &name) {
   return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
 }
 
-Store::Store() {
+Store::Store(bool roundings) : roundings(roundings) {
   (void)constant(0); // index 0
   (void)number(0);   // term 0
 }

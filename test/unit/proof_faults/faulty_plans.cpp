@@ -69,6 +69,12 @@ Fault ofContract(const std::function<bool(plan::Contract &, Random &)> &change) 
     return command && change(*command->mutable_contract(), random);
   };
 }
+Fault ofAttention(const std::function<bool(plan::Attention &)> &change) {
+  return [=](plan::Plan &plan, Random &random) {
+    Command *command = anyCommand(plan, random, [](const Command &c) { return c.has_attention(); });
+    return command && change(*command->mutable_attention());
+  };
+}
 Fault ofLaunch(const std::function<bool(plan::Plan &, plan::Launch &, Random &)> &change) {
   return [=](plan::Plan &plan, Random &random) {
     Command *command = anyCommand(plan, random, [](const Command &c) { return c.has_launch(); });
@@ -197,6 +203,25 @@ const std::map<std::string, Fault> &faults() {
        })},
       {"product to another place", ofContract([](plan::Contract &c, Random &) {
          c.mutable_out()->set_offset(std::max<int64_t>(0, c.out().offset() - 64));
+         return true;
+       })},
+      {"attention of another scale", ofAttention([](plan::Attention &a) {
+         a.set_scale(a.scale() / 2);
+         return true;
+       })},
+      {"attention sees all positions, or not", ofAttention([](plan::Attention &a) {
+         a.set_causal(!a.causal());
+         return true;
+       })},
+      {"attention's keys are its queries", ofAttention([](plan::Attention &a) {
+         if (a.key().offset() == a.query().offset()) return false;
+         *a.mutable_key() = plan::Buffer(a.query());
+         *a.mutable_key_strides() = a.query_strides();
+         return true;
+       })},
+      {"attention's gradients swapped", ofAttention([](plan::Attention &a) {
+         if (!a.has_key_gradient()) return false;
+         a.mutable_key_gradient()->Swap(a.mutable_value_gradient());
          return true;
        })},
       {"kernel's operands swapped", ofLaunch([](plan::Plan &, plan::Launch &l, Random &) {
