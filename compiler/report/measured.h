@@ -5,7 +5,7 @@
 //   measured->layers[0]      "h.0 .. h.11 (12 x)", 1.2 ms predicted, 2.4 ms measured: 2.00 x
 //
 // Seconds are those of a step on one device, the mean of the devices that were traced, and of several steps the median.
-// The first step warms up and does not count where there are others.
+// A run's first step warms up and does not count where there are others.
 #pragma once
 #include "compiler/report/tables.h"
 

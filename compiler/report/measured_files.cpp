@@ -95,7 +95,7 @@ public:
 
   Result<Measured> take(const Report &report) {
     if (steps.empty()) return inputError("the trace has no commands of a step; it is not one of `cleave run --trace`");
-    if (steps.size() > 1) steps.erase(steps.begin()); // warms up
+    if (steps.size() > 1 && steps.begin()->first == 1) steps.erase(steps.begin()); // warms up
     // Where the trace was full before the step was over.
     if (steps.size() > 1 && steps.rbegin()->second.commands < std::next(steps.rbegin())->second.commands)
       steps.erase(std::prev(steps.end()));

@@ -87,13 +87,17 @@ Status writePlan(const plan::Plan &plan, const std::string &output, const std::o
 }
 
 // Why `cleave run` would refuse the recipe's data. Data that is not here, or that the recipe does not name, is not
-// looked at: the run may be elsewhere.
+// looked at: the run may be elsewhere. Nor is a large file, which takes long to look through.
 Status checkData(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
   if (yaml.empty()) return Status::ok();
   auto settings = runtime::parseDataSettings(yaml);
   if (!settings) return settings.status();
+  constexpr uintmax_t large = uintmax_t(1) << 30; // bytes
   if (settings->path.empty() || !std::filesystem::exists(settings->path)) return Status::ok();
+  if (std::error_code error;
+      std::filesystem::is_regular_file(settings->path) && std::filesystem::file_size(settings->path, error) > large)
+    return Status::ok();
   auto fields = runtime::fieldsOf(plan);
   if (!fields) return fields.status();
   return runtime::openData(yaml, fields->back()).status();
