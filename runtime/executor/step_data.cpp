@@ -78,7 +78,8 @@ Result<StepData::Feeds> StepData::makeFeeds(const std::string &routine) const {
   for (size_t length = 0; length < feeds.length; ++length)
     if (microbatchesOf(source, routineOf(source, routine, length)) != feeds.microbatches ||
         !std::ranges::equal(feeds.lengths[length], feeds.inputs(), {}, &Feed::samples, &Feed::samples))
-      return inputError(fmt::format("routine '{}' has other samples than '{}'", routineOf(source, routine, length), routine));
+      return inputError(
+          fmt::format("routine '{}' has other samples than '{}'", routineOf(source, routine, length), routine));
   feeds.pointers.resize(feeds.inputs().size() * static_cast<size_t>(feeds.microbatches));
   return feeds;
 }
@@ -105,23 +106,23 @@ Result<std::vector<StepData::Feed>> StepData::makeInputs(const std::string &rout
 
 Status StepData::bind(const std::string &input, const void *array, int64_t bytes) {
   std::vector<int64_t> wanted; // bytes, by length
-  bool fits = false;
+  for (size_t length = 0; length < lengthsOf(source); ++length)
+    for (const Feed &feed : stepFeeds.front().lengths[length])
+      if (fields[length][feed.field].name == input) wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches));
+  if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
+  if (!std::ranges::count(wanted, bytes))
+    return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
+                                  fmt::join(wanted, " or "), bytes));
   for (Feeds &feeds : stepFeeds) {
     for (std::future<Status> &part : feeds.reading) part.wait();
     for (size_t length = 0; length < feeds.lengths.size(); ++length)
-      for (Feed &feed : feeds.lengths[length]) {
-        if (fields[length][feed.field].name != input) continue;
-        wanted.push_back(feed.stepBytes(feeds.microbatches));
-        feed.bound = bytes == wanted.back() ? static_cast<const std::byte *>(array) : nullptr;
-        feed.isBound = true;
-        fits = fits || feed.bound;
-      }
+      for (Feed &feed : feeds.lengths[length])
+        if (fields[length][feed.field].name == input) {
+          feed.bound = bytes == wanted[length] ? static_cast<const std::byte *>(array) : nullptr;
+          feed.isBound = true;
+        }
   }
-  if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
-  if (fits) return Status::ok();
-  wanted.resize(lengthsOf(source));
-  return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
-                                fmt::join(wanted, " or "), bytes));
+  return Status::ok();
 }
 
 // The least length that so many positions fit in.
