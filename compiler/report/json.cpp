@@ -126,6 +126,24 @@ planner::MemoryBreakdown memoryOf(const Json &json) {
           json.at("activations"), json.at("workspace"), json.value("host", 0.0)};
 }
 
+Json passJson(const Stage &stage) {
+  return {{"forward_s", stage.pass.forward},
+          {"input_gradient_s", stage.pass.backwardInput},
+          {"weight_gradient_s", stage.pass.backwardWeight},
+          {"send_forward_s", stage.pass.sendForward},
+          {"send_backward_s", stage.pass.sendBackward},
+          {"link_forward", stage.pass.linkForward},
+          {"link_backward", stage.pass.linkBackward},
+          {"sent_forward_bytes", stage.sentForwardBytes},
+          {"sent_backward_bytes", stage.sentBackwardBytes}};
+}
+
+planner::StageTimes passOf(const Json &json) {
+  return {json.at("forward_s"),      json.at("input_gradient_s"), json.at("weight_gradient_s"),
+          json.at("send_forward_s"), json.at("send_backward_s"),  json.at("link_forward"),
+          json.at("link_backward")};
+}
+
 Json stageJson(const Stage &stage) {
   return {{"devices", stage.devices},
           {"nodes", stage.nodes},
@@ -139,7 +157,9 @@ Json stageJson(const Stage &stage) {
           {"forward_s", stage.forwardSeconds},
           {"backward_s", stage.backwardSeconds},
           {"reduction_s", stage.reductionSeconds},
-          {"update_s", stage.updateSeconds}};
+          {"update_s", stage.updateSeconds},
+          {"communication_s", stage.communicationSeconds},
+          {"pass", passJson(stage)}};
 }
 
 Stage stageOf(const Json &json) {
@@ -155,7 +175,44 @@ Stage stageOf(const Json &json) {
           json.at("forward_s"),
           json.at("backward_s"),
           json.at("reduction_s"),
-          json.at("update_s")};
+          json.at("update_s"),
+          json.at("communication_s"),
+          passOf(json.at("pass")),
+          json.at("pass").at("sent_forward_bytes"),
+          json.at("pass").at("sent_backward_bytes")};
+}
+
+Json pointsJson(const std::vector<planner::MemoryPoint> &points) {
+  Json rows = Json::array();
+  for (const planner::MemoryPoint &point : points) {
+    rows.push_back({{"seconds", point.seconds}, {"part", planner::stepPartNames[size_t(point.part)]}});
+    rows.back().update(memoryJson(point.memory));
+  }
+  return rows;
+}
+
+std::vector<planner::MemoryPoint> pointsOf(const Json &json) {
+  std::vector<planner::MemoryPoint> points;
+  for (const Json &entry : json)
+    points.push_back({entry.at("seconds"), stepPartOf(entry.value("part", "forward")), memoryOf(entry)});
+  return points;
+}
+
+Json rankMemoryJson(const RankMemory &rank) {
+  Json json = {{"over_time", pointsJson(rank.overTime)},
+               {"held", Json::array()},
+               {"fullest_at", rank.fullestAt},
+               {"phase", rank.phase}};
+  for (const HeldTensor &one : rank.held)
+    json["held"].push_back({{"kind", one.kind}, {"name", one.name}, {"copies", one.copies}, {"bytes", one.bytes}});
+  return json;
+}
+
+RankMemory rankMemoryOf(const Json &json) {
+  RankMemory rank{pointsOf(json.at("over_time")), {}, json.at("fullest_at"), json.at("phase")};
+  for (const Json &one : json.at("held"))
+    rank.held.push_back({one.at("kind"), one.at("name"), one.at("copies"), one.at("bytes")});
+  return rank;
 }
 
 template <typename T, typename Read> std::vector<T> listOf(const Json &json, Read read) {
@@ -171,6 +228,7 @@ Report reportOf(const Json &json) {
   report.software = json.value("software", "");
   report.command = json.value("command", "");
   report.version = json.value("version", "");
+  report.recipe = json.value("recipe", "");
   report.batch = json.at("batch");
   report.pricePerHour = json.value("price_per_hour", 0.0);
   report.mesh = meshOf(json.at("mesh"));
@@ -208,10 +266,8 @@ Report reportOf(const Json &json) {
     return {entry.at("part"),      entry.at("op"),        entry.at("count"),
             entry.at("compute_s"), entry.at("exposed_s"), entry.at("beside_compute_s")};
   });
-  report.memoryOverTime =
-      listOf<planner::MemoryPoint>(json.at("memory_over_time"), [](const Json &entry) -> planner::MemoryPoint {
-        return {entry.at("seconds"), stepPartOf(entry.value("part", "forward")), memoryOf(entry)};
-      });
+  report.memoryOverTime = pointsOf(json.at("memory_over_time"));
+  report.rankMemory = listOf<RankMemory>(json.value("rank_memory", Json::array()), rankMemoryOf);
   report.sensitivities =
       listOf<planner::Sensitivity>(json.at("sensitivity"), [](const Json &entry) -> planner::Sensitivity {
         return {entry.at("twice"), entry.at("step_time_s")};
@@ -287,7 +343,8 @@ std::string renderJson(const Report &report) {
       {"tensor_collectives", Json::array()},
       {"alternatives", Json::array()},
       {"time", Json::array()},
-      {"memory_over_time", Json::array()},
+      {"memory_over_time", pointsJson(report.memoryOverTime)},
+      {"rank_memory", Json::array()},
       {"sensitivity", Json::array()},
       {"notes", report.notes},
       {"parameters", Json::array()},
@@ -296,6 +353,7 @@ std::string renderJson(const Report &report) {
   };
   if (!report.command.empty()) json["command"] = report.command;
   if (!report.version.empty()) json["version"] = report.version;
+  if (!report.recipe.empty()) json["recipe"] = report.recipe;
   if (report.lowerZero >= 0) json["lower_zero"] = report.lowerZero;
   if (report.pricePerHour > 0) json["price_per_hour"] = report.pricePerHour;
   for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));
@@ -306,11 +364,7 @@ std::string renderJson(const Report &report) {
                             {"compute_s", row.computeSeconds},
                             {"exposed_s", row.communicationSeconds},
                             {"beside_compute_s", row.besideSeconds}});
-  for (const planner::MemoryPoint &point : report.memoryOverTime) {
-    Json entry = {{"seconds", point.seconds}, {"part", planner::stepPartNames[size_t(point.part)]}};
-    entry.update(memoryJson(point.memory));
-    json["memory_over_time"].push_back(std::move(entry));
-  }
+  for (const RankMemory &rank : report.rankMemory) json["rank_memory"].push_back(rankMemoryJson(rank));
   for (const planner::Sensitivity &row : report.sensitivities)
     json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));

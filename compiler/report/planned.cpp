@@ -1,6 +1,7 @@
 // The report's figures of an emitted plan, in place of the predicted ones: memory and collectives.
 #include "compiler/cluster/cost.h"
 #include "compiler/planner/explain/collective_sums.h"
+#include "compiler/report/held_tensors.h"
 #include "compiler/report/report.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -13,13 +14,6 @@
 
 namespace cleave::report {
 namespace {
-
-double shardBytes(const dist::Mesh &mesh, const plan::Parameter &parameter) {
-  double bytes = double(runtime::byteSize(parameter.dtype()));
-  for (int64_t dim : parameter.shape()) bytes *= double(dim);
-  for (const plan::DimSharding &dim : parameter.dims()) bytes /= double(mesh.groupSize(runtime::axesOf(dim.axes())));
-  return bytes;
-}
 
 planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
   int64_t stride = 1;
@@ -55,9 +49,7 @@ planner::MemoryBreakdown memoryOf(const plan::Plan &plan, const dist::Mesh &mesh
   const plan::Program &program = plan.programs(number);
   planner::MemoryBreakdown memory;
   for (const plan::Parameter &parameter : plan.parameters()) {
-    const auto &held = parameter.pp_coordinates();
-    if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
-    if (parameter.on_host()) continue;
+    if (!isOnDevice(parameter, number)) continue;
     const double bytes = shardBytes(mesh, parameter);
     bool isWeights = parameter.name().starts_with(runtime::previousPrefix); // of the step before
     if (parameter.role() == plan::Parameter::OPTIMIZER_STATE && !isWeights)
@@ -196,6 +188,8 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   report.predicted.memory = *std::ranges::max_element(memory, {}, &planner::MemoryBreakdown::total);
   report.predicted.memory.host = host; // another device may have more there
   report.memoryIsPlanned = true;
+  report.rankMemory.resize(memory.size());
+  for (size_t rank = 0; rank < memory.size(); ++rank) nameHeldTensors(report.rankMemory[rank], plan, *mesh, int(rank));
   for (Stage &stage : report.stages) stage.memoryBytes = memory[memory.size() == 1 ? 0 : size_t(stage.rank)].total();
   report.collectives = PlannedCollectives(plan, cluster, *mesh).list();
   report.collectivesArePlanned = true;

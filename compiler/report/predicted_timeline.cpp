@@ -1,4 +1,5 @@
 #include "compiler/report/predicted_timeline.h"
+#include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/schedule/csv.h"
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -42,15 +43,10 @@ private:
 std::optional<PredictedTimeline> predictedTimeline(const Report &report) {
   const int64_t ranks = report.mesh.axisSize("pp");
   if (ranks < 2 || report.stages.empty() || report.schedule == "none") return std::nullopt;
-  const double microbatches = double(report.microbatches), stages = double(report.stages.size());
   std::vector<planner::StageTimes> times;
-  planner::StageTimes mean{0, 0, 0, 0, 0};
-  for (const Stage &stage : report.stages) {
-    const double forward = stage.forwardSeconds / microbatches, gradient = stage.backwardSeconds / microbatches / 2;
-    times.push_back({forward, gradient, gradient, 0, 0});
-    mean.forward += forward / stages, mean.backwardInput += gradient / stages, mean.backwardWeight += gradient / stages;
-  }
-  auto schedule = planner::makeSchedule(report.schedule, int(ranks), report.microbatches, mean);
+  for (const Stage &stage : report.stages) times.push_back(stage.pass);
+  auto schedule =
+      planner::makeSchedule(report.schedule, int(ranks), report.microbatches, planner::scheduleTimes(times));
   if (!schedule || schedule->stages != int(times.size())) return std::nullopt;
   planner::Simulation simulation = planner::simulate(*schedule, times);
   return PredictedTimeline{std::move(*schedule), std::move(simulation)};

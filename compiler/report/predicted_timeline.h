@@ -10,7 +10,7 @@ struct PredictedTimeline {
   planner::PipelineSchedule schedule;
   planner::Simulation simulation; // seconds
 };
-// From the stages' mean times; sends take no time. Nothing without a pipeline, or where the schedule is not known here.
+// From the times of the stages and their sends. Nothing without a pipeline, or where the schedule is not known here.
 std::optional<PredictedTimeline> predictedTimeline(const Report &report);
 
 // Chrome's trace format (chrome://tracing, Perfetto): a process for each pipeline rank, a slice for each action.

@@ -1,5 +1,6 @@
 #include "compiler/report/report.h"
 #include "compiler/cluster/cost.h"
+#include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/report/pricing_source.h"
 #include <algorithm>
@@ -40,6 +41,10 @@ std::vector<Stage> stagesOf(const planner::Problem &problem, const planner::Deci
     stage.reductionSeconds = from.reduction;
     stage.updateSeconds = from.update;
     stage.stepSeconds = stage.forwardSeconds + stage.backwardSeconds + stage.updateSeconds;
+    stage.communicationSeconds = from.communication * microbatches;
+    stage.pass = planner::timesOf(from);
+    stage.sentForwardBytes = from.bytesForward;
+    stage.sentBackwardBytes = from.bytesBackward;
     stages.push_back(stage);
   }
   if (stages.size() > 1) return stages;
@@ -130,6 +135,10 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
       report.nodes.push_back({part, std::move(choice)});
     }
     take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
+    report.rankMemory.resize(size_t(decision.mesh.axisSize("pp")));
+    for (size_t rank = 0; rank < report.rankMemory.size() && !report.memoryOverTime.empty(); ++rank)
+      take(planner::memoryOverTime(*decided, int(rank)), report.rankMemory[rank].overTime,
+           "memory over time of a rank");
     take(planner::sensitivities(*decided), report.sensitivities, "sensitivity");
   } else
     report.notes.push_back(fmt::format("nothing beside the choice can be told: {}", decided.status().message()));

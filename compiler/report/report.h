@@ -10,6 +10,7 @@
 #include "compiler/planner/explain/breakdown.h"
 #include "compiler/planner/explain/memory_over_time.h"
 #include "compiler/planner/problem/decision.h"
+#include "compiler/schedule/schedule.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <string>
@@ -33,6 +34,25 @@ struct Stage {
   double memoryBytes = 0; // of a device, with its other stages
   int64_t rank = 0, blocks = 0, selectiveBlocks = 0, recomputedBlocks = 0;
   double forwardSeconds = 0, backwardSeconds = 0, reductionSeconds = 0, updateSeconds = 0;
+  double communicationSeconds = 0;                    // part of forward and backward: collectives that nothing hides
+  planner::StageTimes pass;                           // of one microbatch, as the schedule is simulated
+  double sentForwardBytes = 0, sentBackwardBytes = 0; // of one microbatch, to the stage after and the one before
+};
+
+// A tensor that a device holds when its memory is fullest.
+struct HeldTensor {
+  std::string kind, name; // kind: "parameter", "optimizer state", "gradient", "kept", "in use"
+  int64_t copies = 1;     // kept for so many microbatches
+  double bytes = 0;       // of all copies
+};
+inline constexpr size_t mostHeldTensors = 5; // of a kind, that a RankMemory names
+
+// The memory of the devices of a pipeline's rank. `held` is the emitted plan's, those with most bytes of each kind
+// first.
+struct RankMemory {
+  std::vector<planner::MemoryPoint> overTime;
+  std::vector<HeldTensor> held;
+  std::string fullestAt, phase; // the command at which most scratch is in use, and its phase; "": no plan tells
 };
 
 // An operation with its repetitions in other blocks, and the part of the model that it is in (TimePart::part).
@@ -43,6 +63,7 @@ struct ReportedNode {
 
 struct Report {
   std::string command, version;         // that made it; "": not told
+  std::string recipe;                   // resolved YAML; "": made without one
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
   dist::Mesh mesh;
@@ -67,7 +88,8 @@ struct Report {
   std::vector<planner::TensorCollective> tensorCollectives; // as the decision implies them
   std::vector<ReportedNode> nodes;
   std::vector<planner::TimePart> timeParts;
-  std::vector<planner::MemoryPoint> memoryOverTime;
+  std::vector<planner::MemoryPoint> memoryOverTime; // of the fullest rank
+  std::vector<RankMemory> rankMemory;               // of each pipeline rank; one without a pipeline
   std::vector<planner::Sensitivity> sensitivities;
   std::vector<std::string> notes;
   std::string source; // problem and cluster it was made from (pricing_source.h), for --diff
@@ -78,7 +100,7 @@ struct Report {
 // Never fails: what cannot be explained becomes a note.
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision);
 // Replaces predicted memory and collectives by those of the plan: memory of the device that needs most, and of each
-// stage's; collectives as the mean of a pipeline's ranks.
+// stage's; collectives as the mean of a pipeline's ranks. Names what each rank holds at its fullest.
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
 
 std::string renderText(const Report &report);

@@ -59,8 +59,8 @@ std::vector<report::Row> versionFacts();
 std::string table(const std::vector<report::Row> &rows);
 // "1.0 (0123abc)".
 std::string versionName();
-// The report with the command and the version that made it.
-report::Report withOrigin(report::Report report);
+// The report with the command and the version that made it, and the recipe as resolved; "": there is none.
+report::Report withOrigin(report::Report report, const std::string &recipe);
 // The text that `cleave --version` prints.
 std::string versionText();
 // --trust and --trust-code: run and verify share them.

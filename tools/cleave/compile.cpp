@@ -52,7 +52,7 @@ private:
     if (!report && report.status().exitStatus() != int(ErrorKind::NoFit)) return report.status();
     report::ClusterResult &result = results.emplace_back();
     result = {cluster, request->cluster.numDevices(), std::nullopt, report ? "" : report.status().message()};
-    if (report) result.report = withOrigin(std::move(*report));
+    if (report) result.report = withOrigin(std::move(*report), request->recipe.resolved());
     return Status::ok();
   }
 
@@ -67,8 +67,8 @@ int runEstimate(const CompileOptions &options) {
   if (!request) return fail(request.status());
   auto report = estimate(*request);
   if (!report) return fail(report.status());
-  Status written =
-      writeText(options.output, options.json ? report::renderJson(withOrigin(*report)) : report::renderText(*report));
+  *report = withOrigin(std::move(*report), request->recipe.resolved());
+  Status written = writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
   return written ? 0 : fail(written);
 }
 
@@ -124,7 +124,7 @@ int runCompile(const CompileOptions &options) {
   };
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
-  compiled->report = withOrigin(std::move(compiled->report));
+  compiled->report = withOrigin(std::move(compiled->report), request->recipe.resolved());
   compiled->plan.set_report_json(report::renderJson(compiled->report));
   // A plan that the runtime would refuse is not written.
   if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);

@@ -45,7 +45,7 @@ Result<std::string> solved(const PlanOptions &options) {
   search.alternatives = !options.withoutAlternatives;
   auto decision = planner::solve(*problem, cluster, *constraints, search);
   if (!decision) return decision.status();
-  if (options.json) return report::renderJson(withOrigin(report::makeReport(*problem, cluster, *decision)));
+  if (options.json) return report::renderJson(withOrigin(report::makeReport(*problem, cluster, *decision), ""));
   return planner::summaryText(*problem, cluster, *decision);
 }
 

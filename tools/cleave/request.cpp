@@ -139,7 +139,8 @@ void print(std::FILE *to, const std::string &text) {
   std::fwrite(shown.data(), 1, shown.size(), to);
 }
 
-report::Report withOrigin(report::Report report) {
+report::Report withOrigin(report::Report report, const std::string &recipe) {
+  report.recipe = recipe;
   report.command = ownCommand();
   report.version = versionName();
   return report;

@@ -166,12 +166,18 @@ Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &
 Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided) {
   const PlanEvaluation evaluation = decided.evaluate();
   int rank = 0;
-  double most = 0, seconds = 0;
+  double most = 0;
   for (const StageDecision &stage : evaluation.stages)
     if (stage.memory.total() > most) {
       most = stage.memory.total();
       rank = stage.rank;
     }
+  return memoryOverTime(decided, rank);
+}
+
+Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided, int rank) {
+  const PlanEvaluation evaluation = decided.evaluate();
+  double seconds = 0;
   Timeline timeline(decided, evaluation, rank);
   if (decided.model.setting.pp == 1)
     addPasses(timeline, seconds);

@@ -1,8 +1,7 @@
-// The memory of a device while a step runs, by kind, as the estimate counts it; in a pipeline that of the rank that
-// needs most.
+// The memory of a device while a step runs, by kind, as the estimate counts it, for each rank of a pipeline.
 //
-//   memoryOverTime(decided)   {0.1 s, Forward, {parameters 10 GiB, gradients 0, ..., activations 3 GiB}},
-//                             ... {0.9 s, Backward, {10 GiB, gradients 8 GiB, ..., activations 5 GiB}}, ...
+//   memoryOverTime(decided, 0)   {{0.1 s, Forward, {parameters 10 GiB, gradients 0, ..., activations 3 GiB}},
+//                                ... {0.9 s, Backward, {10 GiB, gradients 8 GiB, ..., activations 5 GiB}}, ...}
 #pragma once
 #include "compiler/planner/explain/decided_model.h"
 
@@ -26,6 +25,8 @@ struct MemoryPoint {
 // together: gradients of a single microbatch and all that is kept for them; of a pipeline the last microbatch's buckets
 // and all slots, and the slots of several stages or halves of a backward pass on one rank. Without any of these it is
 // the estimate. Errors: a schedule that cannot be made.
+Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided, int rank);
+// The same for the rank whose devices are estimated to need most.
 Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided);
 
 } // namespace cleave::planner

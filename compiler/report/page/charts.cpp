@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <iterator>
+#include <ranges>
 
 namespace cleave::report {
 namespace {
@@ -89,8 +90,7 @@ std::string bar(const std::vector<BarPart> &parts) {
                      legend);
 }
 
-std::string memoryChart(const Report &report) {
-  const std::vector<planner::MemoryPoint> &points = report.memoryOverTime;
+std::string memoryChart(const Report &report, const std::vector<planner::MemoryPoint> &points, bool hasHover) {
   if (points.size() < 2 || points.back().seconds <= 0) return "";
   const auto peak = std::ranges::max_element(points, {}, [](const auto &point) { return point.memory.total(); });
   const double most = peak->memory.total();
@@ -98,18 +98,18 @@ std::string memoryChart(const Report &report) {
   Frame frame{.mostX = points.back().seconds, .mostY = most * 1.1};
   if (report.deviceMemoryBytes < 3 * most) frame.mostY = std::max(frame.mostY, report.deviceMemoryBytes * 1.05);
   Svg svg(frame, "Memory in use over the step, by kind");
-  std::vector<double> below(points.size(), 0.0);
-  for (const Kind &kind : memoryKinds) {
-    std::string top, bottom;
+  // From the highest kind down: each covers the lower part of the one before.
+  std::vector<double> heights(points.size());
+  for (size_t i = 0; i < points.size(); ++i) heights[i] = points[i].memory.total();
+  for (const Kind &kind : memoryKinds | std::views::reverse) {
+    std::string line =
+        fmt::format("{:.0f},{:.0f} {:.0f},{:.0f}", frame.x(0), frame.y(0), frame.x(0), frame.y(heights[0]));
     for (size_t i = 0; i < points.size(); ++i) {
-      const double x = frame.x(points[i].seconds);
-      bottom = fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i])) + bottom;
-      below[i] += points[i].memory.*kind.bytes;
-      if (i == 0) bottom += fmt::format("{:.1f},{:.1f} ", frame.x(0), frame.y(below[i] - points[i].memory.*kind.bytes));
-      if (i == 0) top += fmt::format("{:.1f},{:.1f} ", frame.x(0), frame.y(below[i]));
-      top += fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i]));
+      line += fmt::format(" {:.0f},{:.0f}", frame.x(points[i].seconds), frame.y(heights[i]));
+      heights[i] -= points[i].memory.*kind.bytes;
     }
-    svg.add("<polygon fill=\"var(--{})\" points=\"{}{}\"/>\n", kind.name, top, bottom);
+    svg.add("<polygon fill=\"var(--{})\" points=\"{} {:.0f},{:.0f}\"/>\n", kind.name, line, frame.x(frame.mostX),
+            frame.y(0));
   }
   addAxes(svg, frame, true);
   addLimit(svg, frame, report.deviceMemoryBytes);
@@ -117,7 +117,7 @@ std::string memoryChart(const Report &report) {
           "text-anchor=\"{}\">peak {}</text>\n",
           frame.x(peak->seconds), frame.y(most), frame.x(peak->seconds), frame.y(most) - 7,
           peak->seconds > frame.mostX / 2 ? "end" : "start", formatBytes(most));
-  for (size_t i = 0; i < points.size(); ++i) {
+  for (size_t i = 0; i < points.size() && hasHover; ++i) {
     const double begin = frame.x(i == 0 ? 0 : points[i - 1].seconds), end = frame.x(points[i].seconds);
     std::string what;
     for (const Kind &kind : memoryKinds)
@@ -203,7 +203,7 @@ std::string timeline(const Report &report) {
   const planner::PipelineSchedule &schedule = predicted->schedule;
   const planner::Simulation &simulation = predicted->simulation;
   const int64_t ranks = schedule.ranks;
-  constexpr size_t mostActions = 800;
+  constexpr size_t mostActions = 600;
   constexpr double rowHeight = 22;
   constexpr int64_t mostRanks = 32;
   const int64_t shownRanks = std::min(ranks, mostRanks);
@@ -246,7 +246,7 @@ std::string timeline(const Report &report) {
                                                                      formatSeconds(simulation.makespan))
                                                        : "";
   return fmt::format(
-      "<figure class=\"timeline\"><figcaption>From the stages' mean times, sends left out{}{}</figcaption><ul "
+      "<figure class=\"timeline\"><figcaption>From the times of the stages and of what they send{}{}</figcaption><ul "
       "class=\"legend\">{}</ul>{}</figure>\n",
       part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "", legend, svg.take());
 }

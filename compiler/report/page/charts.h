@@ -15,14 +15,15 @@ struct BarPart {
 // Parts of a whole, with a legend.
 std::string bar(const std::vector<BarPart> &parts);
 
-// Memory in use over the step, kind upon kind, with axes, the peak and the device's capacity. "" without points.
-std::string memoryChart(const Report &report);
+// Memory in use over the step, kind upon kind, with axes, the peak and the device's capacity; with `hasHover` the
+// figures of each moment. "" without points.
+std::string memoryChart(const Report &report, const std::vector<planner::MemoryPoint> &points, bool hasHover);
 
 // Step time and memory of the choice and of the alternatives, each a link to its row, with those that no other beats in
 // both. "" without alternatives.
 std::string alternativesChart(const Report &report);
 
-// The work of each pipeline rank over time, from the stages' mean times; sends take no time here. A long step shows its
+// The work of each pipeline rank over time, from the times of the stages and their sends. A long step shows its
 // beginning. "" without a pipeline.
 std::string timeline(const Report &report);
 

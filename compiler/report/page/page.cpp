@@ -4,6 +4,7 @@
 #include "compiler/report/measured.h"
 #include "compiler/report/page/charts.h"
 #include "compiler/report/page/document.h"
+#include "compiler/report/pricing_source.h"
 #include "compiler/report/split_map.h"
 #include "compiler/report/tables.h"
 #include <algorithm>
@@ -71,6 +72,10 @@ std::string verdict(const Report &report) {
                      100 * report.gap, formatBytes(predicted.memory.total()), formatBytes(report.deviceMemoryBytes));
 }
 
+std::string counted(int64_t count, const char *what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 // The flags that ask for this split.
 std::string flags(const Report &report) {
   std::string out =
@@ -95,6 +100,43 @@ std::string timeSection(const Report &report) {
                      formatSeconds(predicted.hiddenCommunicationSeconds));
 }
 
+double peakOf(const RankMemory &rank) {
+  double most = 0;
+  for (const planner::MemoryPoint &point : rank.overTime) most = std::max(most, point.memory.total());
+  return most;
+}
+
+// The largest tensors of each kind that the plan says are there when the device is fullest.
+std::string heldTable(const RankMemory &rank) {
+  if (rank.held.empty()) return "";
+  std::vector<Row> rows = {{"kind", "copies", "bytes", "tensor, or the command that makes it"}};
+  for (const HeldTensor &one : rank.held)
+    rows.push_back({one.kind, fmt::format("{}", one.copies), formatBytes(one.bytes), one.name});
+  return table(rank.fullestAt.empty()
+                   ? "The largest tensors of each kind that the plan holds"
+                   : fmt::format("The largest tensors of each kind when the plan is fullest, at {} ({}); kept: for the "
+                                 "backward pass",
+                                 rank.fullestAt, rank.phase),
+               rows);
+}
+
+// Each pipeline rank's memory, that of the fullest unfolded.
+std::string memoryOfRanks(const Report &report) {
+  const std::vector<RankMemory> &ranks = report.rankMemory;
+  if (ranks.empty()) return "";
+  std::string out;
+  if (std::ranges::all_of(ranks, [](const RankMemory &rank) { return rank.held.empty(); }))
+    out = "<p class=\"soft\">A compiled plan also names the tensors of the peak; this is an estimate.</p>\n";
+  if (ranks.size() == 1) return memoryChart(report, ranks[0].overTime, true) + out + heldTable(ranks[0]);
+  const size_t fullest = size_t(std::ranges::max_element(ranks, {}, peakOf) - ranks.begin());
+  for (size_t i = 0; i < ranks.size(); ++i)
+    out +=
+        fmt::format("<details class=\"folded\"{}><summary>Pipeline rank {}: {} at its peak</summary>\n{}{}</details>\n",
+                    i == fullest ? " open" : "", i, formatBytes(peakOf(ranks[i])),
+                    memoryChart(report, ranks[i].overTime, i == fullest), heldTable(ranks[i]));
+  return out;
+}
+
 std::string memorySection(const Report &report) {
   const planner::MemoryBreakdown &memory = report.predicted.memory;
   std::string out = bar({{"parameters", "parameters", memory.parameters, formatBytes(memory.parameters)},
@@ -106,10 +148,50 @@ std::string memorySection(const Report &report) {
     out += fmt::format("<p>{} of the host's memory a device; copies take {}, {} of it exposed</p>\n",
                        formatBytes(memory.host), formatSeconds(report.predicted.hostSeconds),
                        formatSeconds(report.predicted.exposedHostSeconds));
-  return out + memoryChart(report);
+  return out + memoryOfRanks(report);
 }
 
-// The lines below the title: the verdict, the split, and the flags that ask for it.
+std::string folded(const std::string &title, const std::string &text) {
+  return fmt::format("<details class=\"folded\"><summary>{}</summary><pre>{}</pre></details>\n", escape(title),
+                     escape(text));
+}
+
+std::string linkText(const char *where, const planner::Link &link) {
+  const bool isShared = link.topology == planner::Link::Topology::Memory;
+  return fmt::format("; {} {}{}/s, {} a message", where, isShared ? "in shared memory " : "",
+                     formatBytes(link.bandwidth), formatSeconds(link.latency));
+}
+
+// "2048 nodes with 8 devices each; h100-80g: 80 GiB at 3.05 TiB/s, 989 TFLOP/s in bf16; between devices of a node ..."
+std::string clusterFigures(const planner::Cluster &cluster) {
+  const planner::Device &device = cluster.device;
+  std::string out = fmt::format("{} with {}; {}: {} at {}/s", counted(cluster.nodes, "node"),
+                                counted(cluster.devicesPerNode, "device") + (cluster.nodes > 1 ? " each" : ""),
+                                device.kind.empty() ? "a device" : device.kind, formatBytes(device.memoryBytes),
+                                formatBytes(device.memoryBandwidth));
+  for (const auto &[precision, flops] : device.flops)
+    out += fmt::format(", {:.3g} TFLOP/s in {}", flops / 1e12, precision);
+  if (cluster.devicesPerNode > 1) out += linkText("between devices of a node", cluster.node);
+  if (cluster.nodes > 1) out += linkText("between nodes", cluster.network);
+  for (const planner::NetworkLevel &level : cluster.levels)
+    out += fmt::format("; beyond {} {}/s", counted(level.nodes, "node"), formatBytes(level.bandwidth));
+  if (cluster.host.bandwidth > 0)
+    out += fmt::format("; to the host {}/s for {}", formatBytes(cluster.host.bandwidth),
+                       counted(cluster.hostSharedBy, "device"));
+  return out + ".";
+}
+
+// The machines and the recipe that the report was made from, so far as it tells them.
+std::string originOf(const Report &report) {
+  std::string out;
+  if (Result<PricingSource> source = unpackSource(report.source); !report.source.empty() && source)
+    out += fmt::format("<p>Cluster: {}</p>\n", escape(clusterFigures(source->cluster))) +
+           folded("All figures of the cluster", source->cluster.yaml());
+  if (!report.recipe.empty()) out += folded("The recipe, with every default", report.recipe);
+  return out;
+}
+
+// The lines below the title: the verdict, the split, the flags that ask for it, and what it was made from.
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
       R"(<p class="verdict">{verdict}</p>
@@ -127,6 +209,7 @@ std::string headerOf(const Report &report) {
   if (!report.command.empty())
     out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
                        escape(report.command), escape(report.version));
+  out += originOf(report);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   return out;
 }

@@ -45,7 +45,8 @@ assert all(attributes.get("scope") == "col" for tag, attributes in page.tags if 
 assert all(attributes.get("aria-label") or attributes.get("aria-hidden") for tag, attributes in page.tags if tag == "svg")
 assert any(attributes.get("name") == "viewport" for tag, attributes in page.tags if tag == "meta")
 assert any(attributes.get("lang") == "en" for tag, attributes in page.tags if tag == "html")
-assert count("polygon") == {"sides": 10, "clusters": 0}.get(sys.argv[-1], 5)  # kinds of memory
+# Five kinds of memory, for each pipeline rank.
+assert count("polygon") == {"sides": 10, "clusters": 0, "timeline": 5 * 16}.get(sys.argv[-1], 5)
 if "timeline" in sys.argv:
     assert "microbatch 0" in text and "rank 15" in text
 

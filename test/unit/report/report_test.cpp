@@ -255,6 +255,11 @@ TEST(Report, ThePlanReplacesEstimates) {
   EXPECT_EQ(report.predicted.memory.total(), 1000500);
   EXPECT_EQ(report.predicted.memory.parameters, 256 * 512 * 4 + 256 * 512); // with the weights of the step before
   EXPECT_EQ(report.predicted.memory.optimizer, 256 * 512);
+  ASSERT_EQ(report.rankMemory.size(), 1u);
+  ASSERT_EQ(report.rankMemory[0].held.size(), 3u);
+  EXPECT_EQ(report.rankMemory[0].held[0].name, "w");
+  EXPECT_EQ(report.rankMemory[0].held[0].bytes, 256 * 512 * 4);
+  EXPECT_EQ(report.rankMemory[0].held[2].kind, "optimizer state");
   ASSERT_EQ(report.collectives.size(), 1u); // evaluation is no part of a step
   EXPECT_EQ(report.collectives[0].count, 1);
   EXPECT_EQ(report.collectives[0].bytes, 524288);
