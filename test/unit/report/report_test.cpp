@@ -270,7 +270,8 @@ TEST(Report, ThePlanReplacesEstimates) {
 // Every rank's program counts: memory of each stage its own, collectives as the mean, what is sent to another device.
 TEST(Report, PlannedFiguresAreThoseOfAllRanks) {
   Report report = made({.like = "zero1"});
-  report.stages = {{.rank = 0}, {.rank = 1}};
+  report.stages.resize(2);
+  report.stages[1].rank = 1;
   plan::Plan plan;
   for (auto [axis, size] : {std::pair{"pp", 2}, {"dp", 2}}) {
     auto *meshAxis = plan.mutable_mesh()->add_axes();
