@@ -199,10 +199,7 @@ std::vector<planner::MemoryPoint> pointsOf(const Json &json) {
 }
 
 Json rankMemoryJson(const RankMemory &rank) {
-  Json json = {{"over_time", pointsJson(rank.overTime)},
-               {"held", Json::array()},
-               {"fullest_at", rank.fullestAt},
-               {"phase", rank.phase}};
+  Json json = {{"over_time", pointsJson(rank.overTime)}, {"fullest_at", rank.fullestAt}, {"phase", rank.phase}};
   for (const HeldTensor &one : rank.held)
     json["held"].push_back({{"kind", one.kind}, {"name", one.name}, {"copies", one.copies}, {"bytes", one.bytes}});
   return json;
@@ -210,7 +207,7 @@ Json rankMemoryJson(const RankMemory &rank) {
 
 RankMemory rankMemoryOf(const Json &json) {
   RankMemory rank{pointsOf(json.at("over_time")), {}, json.at("fullest_at"), json.at("phase")};
-  for (const Json &one : json.at("held"))
+  for (const Json &one : json.value("held", Json::array()))
     rank.held.push_back({one.at("kind"), one.at("name"), one.at("copies"), one.at("bytes")});
   return rank;
 }

@@ -107,37 +107,39 @@ double peakOf(const RankMemory &rank) {
 }
 
 // The largest tensors of each kind that the plan says are there when the device is fullest.
-std::string heldTable(const RankMemory &rank) {
+std::string heldTable(const RankMemory &rank, const std::string &where) {
   if (rank.held.empty()) return "";
   std::vector<Row> rows = {{"kind", "copies", "bytes", "tensor, or the command that makes it"}};
   for (const HeldTensor &one : rank.held)
     rows.push_back({one.kind, fmt::format("{}", one.copies), formatBytes(one.bytes), one.name});
   return table(rank.fullestAt.empty()
-                   ? "The largest tensors of each kind that the plan holds"
-                   : fmt::format("The largest tensors of each kind when the plan is fullest, at {} ({}); kept: for the "
+                   ? fmt::format("The largest tensors of each kind that {} holds", where)
+                   : fmt::format("The largest tensors of each kind when {} is fullest, at {} ({}); kept: for the "
                                  "backward pass",
-                                 rank.fullestAt, rank.phase),
+                                 where, rank.fullestAt, rank.phase),
                rows);
 }
 
-// Each pipeline rank's memory, that of the fullest unfolded.
-std::string memoryOfRanks(const Report &report) {
+// Each pipeline rank's memory, that of the fullest unfolded. `of`: whose, of two plans side by side.
+std::string memoryOfRanks(const Report &report, const std::string &of) {
   const std::vector<RankMemory> &ranks = report.rankMemory;
   if (ranks.empty()) return "";
   std::string out;
   if (std::ranges::all_of(ranks, [](const RankMemory &rank) { return rank.held.empty(); }))
     out = "<p class=\"soft\">A compiled plan also names the tensors of the peak; this is an estimate.</p>\n";
-  if (ranks.size() == 1) return memoryChart(report, ranks[0].overTime, true) + out + heldTable(ranks[0]);
+  if (ranks.size() == 1)
+    return memoryChart(report, ranks[0].overTime, true) + out + heldTable(ranks[0], "a device" + of);
   const size_t fullest = size_t(std::ranges::max_element(ranks, {}, peakOf) - ranks.begin());
   for (size_t i = 0; i < ranks.size(); ++i)
     out +=
         fmt::format("<details class=\"folded\"{}><summary>Pipeline rank {}: {} at its peak</summary>\n{}{}</details>\n",
                     i == fullest ? " open" : "", i, formatBytes(peakOf(ranks[i])),
-                    memoryChart(report, ranks[i].overTime, i == fullest), heldTable(ranks[i]));
+                    memoryChart(report, ranks[i].overTime, i == fullest),
+                    heldTable(ranks[i], fmt::format("a device of rank {}{}", i, of)));
   return out;
 }
 
-std::string memorySection(const Report &report) {
+std::string memorySection(const Report &report, const std::string &of) {
   const planner::MemoryBreakdown &memory = report.predicted.memory;
   std::string out = bar({{"parameters", "parameters", memory.parameters, formatBytes(memory.parameters)},
                          {"gradients", "gradients", memory.gradients, formatBytes(memory.gradients)},
@@ -148,7 +150,7 @@ std::string memorySection(const Report &report) {
     out += fmt::format("<p>{} of the host's memory a device; copies take {}, {} of it exposed</p>\n",
                        formatBytes(memory.host), formatSeconds(report.predicted.hostSeconds),
                        formatSeconds(report.predicted.exposedHostSeconds));
-  return out + memoryOfRanks(report);
+  return out + memoryOfRanks(report, of);
 }
 
 std::string folded(const std::string &title, const std::string &text) {
@@ -261,7 +263,7 @@ std::string renderHtml(const Report &report, const Measured *measured) {
                            formatBytes(report.deviceMemoryBytes),
                            report.memoryIsPlanned ? "planned; estimated " + formatBytes(report.estimatedMemoryBytes)
                                                   : "estimated"),
-               memorySection(report));
+               memorySection(report, ""));
   if (report.stages.size() > 1)
     page.section("stages", "Pipeline", timeline(report) + table("Stages; seconds of a step", stageRows(report)));
   page.section("parts", "Where the time goes",
@@ -314,7 +316,9 @@ std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
                    differenceTable("Worth", "figure", found.worth));
   if (!found.singles.empty()) page.section("singles", "Each change by itself", singleTable(found.singles));
   page.section("time", "Step time", beside(timeSection));
-  page.section("memory", "Memory", beside(memorySection));
+  page.section("memory", "Memory", beside([&](const Report &report) {
+                 return memorySection(report, " of " + (&report == &left.report ? left : right).name);
+               }));
   if (left.report.stages.size() > 1 || right.report.stages.size() > 1)
     page.section("pipelines", "Pipelines", beside([](const Report &report) {
                    const std::string picture = timeline(report);
