@@ -4,7 +4,6 @@
 #include "runtime/data/sequence.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -33,6 +32,33 @@ private:
   std::vector<Array> arrays;
   int64_t samples;
 };
+
+// The array that the recipe names for the field, else the one of the field's name; `array` is null where the file has
+// none. Error: its type cannot serve.
+struct FoundArray {
+  std::string name;
+  const Array *array = nullptr;
+};
+Result<FoundArray> arrayFor(const Field &field, const DataSettings &settings,
+                            const std::map<std::string, Array> &file) {
+  auto renamed = settings.fields.find(field.name);
+  FoundArray result{renamed == settings.fields.end() ? field.name : renamed->second};
+  auto found = file.find(result.name);
+  if (found == file.end()) return result;
+  result.array = &found->second;
+  // Whether the types convert shows on no elements at all.
+  if (Status converts = convertElements(*result.array, 0, 0, field.dtype, nullptr); !converts)
+    return inputError(fmt::format("{}: array '{}': {}", settings.path, result.name, converts.message()));
+  return result;
+}
+
+Status noArray(const Field &field, const std::string &wanted, const DataSettings &settings,
+               const std::map<std::string, Array> &file) {
+  std::vector<std::string> names;
+  for (const auto &[name, array] : file) names.push_back(name);
+  return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}", settings.path, wanted,
+                                field.label ? "labels" : "input", fmt::join(names, ", ")));
+}
 
 std::vector<int64_t> withoutOnes(std::span<const int64_t> shape) {
   std::vector<int64_t> result;
@@ -97,26 +123,22 @@ Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vec
   const int64_t elements = samples->empty() ? 0 : samples->back().begin + samples->back().count;
   std::vector<RaggedSource> sources;
   for (const Field &field : fields) {
-    auto renamed = settings.fields.find(field.name);
-    const std::string &wanted = renamed == settings.fields.end() ? field.name : renamed->second;
-    auto found = file.find(wanted);
+    Result<FoundArray> found = arrayFor(field, settings, file);
+    if (!found) return found.status();
+    const auto &[wanted, array] = *found;
     const Content content = contentOf(field);
-    if (found == file.end() &&
-        (content == Content::Tokens || content == Content::NextTokens || field.lengthDims.empty()))
-      return inputError(fmt::format("{}: has no array '{}' for the {} of that name", settings.path, wanted,
-                                    field.label ? "labels" : "input"));
+    if (!array && (content == Content::Tokens || content == Content::NextTokens || field.lengthDims.empty()))
+      return noArray(field, wanted, settings, file);
     RaggedSource &source = sources.emplace_back();
-    if (found == file.end()) continue;
-    source.array = found->second;
+    if (!array) continue;
+    source.array = *array;
     const int64_t rows = field.lengthDims.empty() ? std::ssize(*samples) : elements;
     const int64_t inner =
         field.elements() / (field.lengthDims.empty() ? 1 : std::max<int64_t>(1, field.shape[field.lengthDims.front()]));
-    if (elementCount(found->second.shape) / std::max<int64_t>(1, inner) < rows ||
-        (!found->second.shape.empty() && found->second.shape[0] < rows))
+    if (elementCount(array->shape) / std::max<int64_t>(1, inner) < rows ||
+        (!array->shape.empty() && array->shape[0] < rows))
       return inputError(fmt::format("{}: array '{}' is {}; {} of {} numbers are needed", settings.path, wanted,
-                                    describe(found->second), rows, inner));
-    if (Status converts = convertElements(found->second, 0, 0, field.dtype, nullptr); !converts)
-      return inputError(fmt::format("{}: array '{}': {}", settings.path, wanted, converts.message()));
+                                    describe(*array), rows, inner));
   }
   return makeRagged(settings, fields, std::move(sources), std::move(*samples));
 }
@@ -127,44 +149,30 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
   Result<std::map<std::string, Array>> file = readArrays(settings.path);
   if (!file) return file.status();
   if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, *file);
-  std::vector<std::string> names;
-  for (const auto &[name, array] : *file) names.push_back(name);
   std::vector<Array> arrays;
   int64_t samples = -1;
   for (const Field &field : fields) {
-    auto renamed = settings.fields.find(field.name);
-    const std::string &wanted = renamed == settings.fields.end() ? field.name : renamed->second;
-    auto found = file->find(wanted);
-    if (found == file->end())
-      return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}", settings.path, wanted,
-                                    field.label ? "labels" : "input", fmt::join(names, ", ")));
-    const bool once = field.withoutSamples && isWhole(found->second, field);
-    int64_t count = once ? samples : samplesIn(found->second, field);
+    Result<FoundArray> found = arrayFor(field, settings, *file);
+    if (!found) return found.status();
+    const auto &[wanted, array] = *found;
+    if (!array) return noArray(field, wanted, settings, *file);
+    const bool once = field.withoutSamples && isWhole(*array, field);
+    int64_t count = once ? samples : samplesIn(*array, field);
     if (count < 0 && !once)
-      return inputError(
-          fmt::format("{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples, {}] is needed",
-                      settings.path, wanted, describe(found->second), name(field.dtype), fmt::join(field.shape, ", "),
-                      fmt::join(field.shape, ", ")));
+      return inputError(fmt::format(
+          "{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples, {}] is needed", settings.path,
+          wanted, describe(*array), name(field.dtype), fmt::join(field.shape, ", "), fmt::join(field.shape, ", ")));
     if (field.withoutSamples && !once)
-      CLEAVE_RETURN_IF_ERROR(
-          checkRowsAreOne(found->second, field, fmt::format("{}: array '{}'", settings.path, wanted)));
+      CLEAVE_RETURN_IF_ERROR(checkRowsAreOne(*array, field, fmt::format("{}: array '{}'", settings.path, wanted)));
     if (!once && samples >= 0 && count != samples)
       return inputError(
           fmt::format("{}: array '{}' holds {} samples, the ones before it {}", settings.path, wanted, count, samples));
     samples = once ? samples : count;
-    // Whether the types convert shows on no elements at all.
-    if (Status converts = convertElements(found->second, 0, 0, field.dtype, nullptr); !converts)
-      return inputError(fmt::format("{}: array '{}': {}", settings.path, wanted, converts.message()));
-    arrays.push_back(found->second);
+    arrays.push_back(*array);
   }
   if (samples <= 0) return inputError(settings.path + ": holds no samples");
-  DataSource source;
-  auto whole = std::make_shared<ArrayDataset>(fields, settings, std::move(arrays), samples);
-  auto training =
-      std::max<int64_t>(1, static_cast<int64_t>(std::llround(settings.trainSplit * static_cast<double>(samples))));
-  source.train = slice(whole, 0, training);
-  if (training < samples) source.evaluation = slice(whole, training, samples - training);
-  return source;
+  return splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(arrays), samples),
+                      settings.trainSplit);
 }
 
 } // namespace cleave::runtime

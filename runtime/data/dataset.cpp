@@ -3,6 +3,7 @@
 #include "runtime/data/lengths.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,6 +68,15 @@ Status checkRange(const Field &field, std::span<const std::byte> values, const s
 
 std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, int64_t count) {
   return std::make_unique<SliceDataset>(std::move(whole), begin, count);
+}
+
+DataSource splitSamples(std::shared_ptr<Dataset> whole, double trainSplit) {
+  const int64_t samples = whole->size();
+  const int64_t training = std::max<int64_t>(1, std::llround(trainSplit * static_cast<double>(samples)));
+  DataSource source;
+  source.train = slice(whole, 0, training);
+  if (training < samples) source.evaluation = slice(whole, training, samples - training);
+  return source;
 }
 
 Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs) {

@@ -26,5 +26,7 @@ Result<DataSource> openSynthetic(const DataSettings &settings, const std::vector
 
 // Reads `samples` of another dataset: [begin, begin + count).
 std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, int64_t count);
+// The first part of the samples trains, at least one; the rest, if any, evaluates.
+DataSource splitSamples(std::shared_ptr<Dataset> whole, double trainSplit);
 
 } // namespace cleave::runtime

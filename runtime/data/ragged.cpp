@@ -4,7 +4,6 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -187,13 +186,7 @@ Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> f
   data->sources = std::move(sources);
   data->rows = rowsOf(settings, samples);
   data->pieces = std::move(samples);
-  const auto rows = static_cast<int64_t>(data->rows.size()) - 1;
-  auto training = std::clamp<int64_t>(std::llround(settings.trainSplit * static_cast<double>(rows)), 1, rows);
-  auto whole = std::make_shared<RaggedDataset>(data, std::move(fields));
-  DataSource source;
-  source.train = slice(whole, 0, training);
-  if (training < rows) source.evaluation = slice(whole, training, rows - training);
-  return source;
+  return splitSamples(std::make_shared<RaggedDataset>(data, std::move(fields)), settings.trainSplit);
 }
 
 } // namespace cleave::runtime

@@ -33,7 +33,7 @@ Status checkWidth(const Array &array, const std::string &path) {
   return Status::ok();
 }
 
-Result<Array> readTokens(const DataSettings &settings) {
+Result<Array> readFile(const DataSettings &settings) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
   if (!file) return file.status();
   std::string_view bytes = (*file)->bytes();
@@ -55,6 +55,13 @@ Result<Array> readTokens(const DataSettings &settings) {
   return array;
 }
 
+// As many as the recipe wants.
+Result<Array> readTokens(const DataSettings &settings) {
+  Result<Array> array = readFile(settings);
+  if (array && settings.truncate > 0) array->shape[0] = std::min(array->shape[0], settings.truncate);
+  return array;
+}
+
 // A sample is what stands up to a separator, with it, and its labels are the tokens behind. One that is longer than the
 // longest length becomes several.
 Result<DataSource> openDocuments(const DataSettings &settings, const std::vector<Field> &fields) {
@@ -62,8 +69,7 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
     return inputError("data.lengths of tokens needs data.separator, the token that ends a sample");
   Result<Array> array = readTokens(settings);
   if (!array) return array.status();
-  const int64_t total = settings.truncate > 0 ? std::min(array->shape[0], settings.truncate) : array->shape[0];
-  const int64_t longest = settings.lengths.back();
+  const int64_t total = array->shape[0], longest = settings.lengths.back();
   std::vector<Piece> samples;
   auto add = [&](int64_t begin, int64_t end) { // the last token is a label only
     for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
@@ -105,8 +111,6 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
   if (!block) return block.status();
   Result<Array> array = readTokens(settings);
   if (!array) return array.status();
-  int64_t total = array->shape[0];
-  if (settings.truncate > 0) total = std::min(total, settings.truncate);
   TokenAt tokenAt = [tokens = *array](int64_t i) {
     int64_t value = 0;
     // The type was checked when the file was opened.
@@ -115,7 +119,7 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
   };
   SequenceSettings sequences{settings.path, *block, *block, settings.shuffle};
   DataSource source;
-  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, array->shape[0], settings.trainSplit, source));
   return source;
 }
 
