@@ -1,8 +1,46 @@
 #include "runtime/data/settings.h"
 #include <fmt/format.h>
+#include <functional>
 #include <yaml-cpp/yaml.h>
 
 namespace cleave::runtime {
+
+namespace {
+
+using Setter = std::function<void(DataSettings &, const YAML::Node &)>;
+template <typename Value> Setter into(Value DataSettings::*member) {
+  return [member](DataSettings &settings, const YAML::Node &value) { settings.*member = value.as<Value>(); };
+}
+template <typename Value> Setter into(std::optional<Value> DataSettings::*member) {
+  return [member](DataSettings &settings, const YAML::Node &value) { settings.*member = value.as<Value>(); };
+}
+
+const std::map<std::string, Setter> &setters() {
+  static const std::map<std::string, Setter> all = {
+      {"kind", into(&DataSettings::kind)},
+      {"path", into(&DataSettings::path)},
+      {"dtype", into(&DataSettings::dtype)},
+      {"block", into(&DataSettings::block)},
+      {"truncate", into(&DataSettings::truncate)},
+      {"samples", into(&DataSettings::samples)},
+      {"train_split", into(&DataSettings::trainSplit)},
+      {"shuffle", into(&DataSettings::shuffle)},
+      {"drop_last", into(&DataSettings::dropLast)},
+      {"size", into(&DataSettings::size)},
+      {"mean", into(&DataSettings::mean)},
+      {"std", into(&DataSettings::std)},
+      {"fields", into(&DataSettings::fields)},
+      {"lengths", into(&DataSettings::lengths)},
+      {"length_dims", [](DataSettings &, const YAML::Node &) {}}, // the compiler's
+      {"pack", into(&DataSettings::pack)},
+      {"causal", into(&DataSettings::causal)},
+      {"separator", into(&DataSettings::separator)},
+      {"pad", into(&DataSettings::pad)},
+  };
+  return all;
+}
+
+} // namespace
 
 Result<DataSettings> parseDataSettings(const std::string &yaml) {
   DataSettings settings;
@@ -12,47 +50,9 @@ Result<DataSettings> parseDataSettings(const std::string &yaml) {
     if (!root.IsMap()) return inputError("the plan names no training data: give the recipe a `data` map");
     for (const auto &entry : root) {
       key = entry.first.as<std::string>();
-      const YAML::Node &value = entry.second;
-      if (key == "kind")
-        settings.kind = value.as<std::string>();
-      else if (key == "path")
-        settings.path = value.as<std::string>();
-      else if (key == "dtype")
-        settings.dtype = value.as<std::string>();
-      else if (key == "block")
-        settings.block = value.as<int64_t>();
-      else if (key == "truncate")
-        settings.truncate = value.as<int64_t>();
-      else if (key == "samples")
-        settings.samples = value.as<int64_t>();
-      else if (key == "train_split")
-        settings.trainSplit = value.as<double>();
-      else if (key == "shuffle")
-        settings.shuffle = value.as<bool>();
-      else if (key == "drop_last")
-        settings.dropLast = value.as<bool>();
-      else if (key == "size")
-        settings.size = value.as<int64_t>();
-      else if (key == "mean")
-        settings.mean = value.as<std::vector<double>>();
-      else if (key == "std")
-        settings.std = value.as<std::vector<double>>();
-      else if (key == "lengths")
-        settings.lengths = value.as<std::vector<int64_t>>();
-      else if (key == "length_dims")
-        continue; // the compiler's
-      else if (key == "pack")
-        settings.pack = value.as<bool>();
-      else if (key == "causal")
-        settings.causal = value.as<bool>();
-      else if (key == "separator")
-        settings.separator = value.as<int64_t>();
-      else if (key == "pad")
-        settings.pad = value.as<std::map<std::string, double>>();
-      else if (key == "fields")
-        settings.fields = value.as<std::map<std::string, std::string>>();
-      else
-        return inputError(fmt::format("data: unknown key '{}'", key));
+      auto setter = setters().find(key);
+      if (setter == setters().end()) return inputError(fmt::format("data: unknown key '{}'", key));
+      setter->second(settings, entry.second);
     }
   } catch (const YAML::Exception &error) {
     return inputError(fmt::format("data: '{}' cannot be read: {}", key, error.msg));
