@@ -82,10 +82,12 @@ const char *heldKind(const plan::Parameter &parameter) {
   return parameter.role() == plan::Parameter::ACCUMULATOR ? "gradient" : "parameter";
 }
 
-// What an action leaves in its slot for a later one of its microbatch.
-void addKept(std::vector<HeldTensor> &held, const plan::Plan &plan, const plan::Program &program) {
+// What an action of the step leaves in its slot for a later one of its microbatch.
+void addKept(std::vector<HeldTensor> &held, const plan::Plan &plan, const plan::Program &program,
+             const std::set<int> &fragments) {
   std::map<std::pair<int, int64_t>, HeldTensor> kept; // by slot region and place in it
-  for (const plan::Fragment &fragment : program.fragments())
+  for (int index : fragments) {
+    const plan::Fragment &fragment = program.fragments(index);
     for (const plan::Command &command : fragment.commands())
       for (const runtime::Access &access : runtime::accessesOf(command, &plan)) {
         const plan::Buffer &buffer = *access.buffer;
@@ -95,6 +97,7 @@ void addKept(std::vector<HeldTensor> &held, const plan::Plan &plan, const plan::
         const double bytes = double(copies) * double(runtime::byteSize(buffer));
         if (bytes > one.bytes) one = {"kept", command.name(), copies, bytes};
       }
+  }
   for (auto &[place, one] : kept) held.push_back(std::move(one));
 }
 
@@ -118,10 +121,10 @@ void nameHeldTensors(RankMemory &rank, const plan::Plan &plan, const dist::Mesh 
   for (const plan::Parameter &parameter : plan.parameters())
     if (isOnDevice(parameter, number))
       all.push_back({heldKind(parameter), parameter.name(), 1, shardBytes(mesh, parameter)});
-  addKept(all, plan, program);
   std::set<int> ran; // fragments of the step
   if (const plan::Routine *step = runtime::findRoutine(program, "step"))
     for (const plan::Action &action : step->actions()) ran.insert(action.fragment());
+  addKept(all, plan, program, ran);
   int64_t most = 0;
   std::vector<HeldTensor> fullest;
   for (int index : ran) {

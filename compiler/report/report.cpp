@@ -134,11 +134,11 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
       const std::string &part = partOfNode[indices.at(choice.nodes[0])];
       report.nodes.push_back({part, std::move(choice)});
     }
-    take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
-    report.rankMemory.resize(size_t(decision.mesh.axisSize("pp")));
-    for (size_t rank = 0; rank < report.rankMemory.size() && !report.memoryOverTime.empty(); ++rank)
-      take(planner::memoryOverTime(*decided, int(rank)), report.rankMemory[rank].overTime,
-           "memory over time of a rank");
+    planner::MemoryOverTime memory;
+    take(planner::memoryOverTime(*decided), memory, "memory over time");
+    if (!memory.ranks.empty()) report.memoryOverTime = memory.ranks[memory.fullest];
+    for (std::vector<planner::MemoryPoint> &points : memory.ranks)
+      report.rankMemory.emplace_back().overTime = std::move(points);
     take(planner::sensitivities(*decided), report.sensitivities, "sensitivity");
   } else
     report.notes.push_back(fmt::format("nothing beside the choice can be told: {}", decided.status().message()));

@@ -1,6 +1,7 @@
 #include "compiler/planner/explain/memory_over_time.h"
 #include "compiler/schedule/simulate.h"
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace cleave::planner {
@@ -116,11 +117,15 @@ void addPasses(Timeline &timeline, double &seconds) {
   }
 }
 
-// Adds the actions of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward. Slots
-// that nothing is in are not counted: where a rank has several stages, or half backward passes, they are not all full
-// at once.
-Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &seconds) {
-  const DecidedModel &decided = timeline.decided;
+// A pipeline's step: when each action of each rank ends, and what each stage holds of a microbatch.
+struct SimulatedStep {
+  PipelineSchedule schedule;
+  Simulation simulation;
+  double turns = 1; // where ranks take turns on cores a step is shorter than what is simulated
+  std::vector<double> kept, held, ofLast;
+};
+
+Result<SimulatedStep> simulated(const DecidedModel &decided, const PlanEvaluation &evaluation) {
   const SplitModel &model = decided.model;
   std::vector<StageTimes> times;
   times.reserve(evaluation.stages.size());
@@ -128,62 +133,74 @@ Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &
   Result<PipelineSchedule> schedule =
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, scheduleTimes(times));
   if (!schedule) return schedule.status();
-  Simulation simulation = simulate(*schedule, times);
-  // Where ranks take turns on cores a step is shorter than what is simulated.
-  const double turns = std::min(1.0, evaluation.predicted.stepSeconds / simulation.makespan);
-  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept;
+  SimulatedStep step{.schedule = std::move(*schedule),
+                     .simulation = {},
+                     .kept = std::vector<double>(times.size()),
+                     .held = std::vector<double>(times.size()),
+                     .ofLast = std::vector<double>(times.size())};
+  step.simulation = simulate(step.schedule, times);
+  step.turns = std::min(1.0, evaluation.predicted.stepSeconds / step.simulation.makespan);
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
     for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
       const Cost &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
-      kept[s] += unit.kept;
-      held[s] += unit.held;
-      ofLast[s] += unit.keptOfLast;
+      step.kept[s] += unit.kept;
+      step.held[s] += unit.held;
+      step.ofLast[s] += unit.keptOfLast;
     }
   }
+  return step;
+}
+
+// Adds a rank's actions: its stages keep a microbatch from its forward to the end of its backward. Slots that nothing
+// is in are not counted: where a rank has several stages, or half backward passes, they are not all full at once.
+void addActions(Timeline &timeline, const SimulatedStep &step, double &seconds) {
   double live = 0;
-  const auto &row = schedule->rows[size_t(timeline.rank)];
+  const auto &row = step.schedule.rows[size_t(timeline.rank)];
   for (size_t i = 0; i < row.size(); ++i) {
     const size_t stage = size_t(row[i].stage);
-    const bool isLast = row[i].microbatch + 1 == schedule->microbatches;
-    const double bytes = kept[stage] + (isLast ? ofLast[stage] : 0);
-    seconds = turns * simulation.actions[size_t(timeline.rank)][i].end;
+    const bool isLast = row[i].microbatch + 1 == step.schedule.microbatches;
+    const double bytes = step.kept[stage] + (isLast ? step.ofLast[stage] : 0);
+    seconds = step.turns * step.simulation.actions[size_t(timeline.rank)][i].end;
     if (row[i].kind == ActionKind::Forward) live += bytes;
-    if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
+    if (row[i].kind == ActionKind::BackwardInput) live += step.held[stage];
     if (row[i].kind == ActionKind::Forward)
       timeline.forward(seconds, live);
     else
       timeline.backward(seconds, live, isLast, row[i].kind != ActionKind::BackwardWeight);
     if (row[i].kind == ActionKind::Backward) live -= bytes;
-    if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];
+    if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + step.held[stage];
   }
-  return Status::ok();
 }
 
 } // namespace
 
-Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided) {
+Result<MemoryOverTime> memoryOverTime(const DecidedModel &decided) {
   const PlanEvaluation evaluation = decided.evaluate();
-  int rank = 0;
+  MemoryOverTime all;
   double most = 0;
   for (const StageDecision &stage : evaluation.stages)
     if (stage.memory.total() > most) {
       most = stage.memory.total();
-      rank = stage.rank;
+      all.fullest = size_t(stage.rank);
     }
-  return memoryOverTime(decided, rank);
-}
-
-Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided, int rank) {
-  const PlanEvaluation evaluation = decided.evaluate();
-  double seconds = 0;
-  Timeline timeline(decided, evaluation, rank);
-  if (decided.model.setting.pp == 1)
-    addPasses(timeline, seconds);
-  else if (Status status = addActions(timeline, evaluation, seconds); !status.isOk())
-    return status;
-  return timeline.update(std::max(seconds, evaluation.predicted.stepSeconds));
+  std::optional<SimulatedStep> step;
+  if (decided.model.setting.pp > 1) {
+    Result<SimulatedStep> made = simulated(decided, evaluation);
+    if (!made) return made.status();
+    step = std::move(*made);
+  }
+  for (int rank = 0; rank < decided.model.setting.pp; ++rank) {
+    double seconds = 0;
+    Timeline timeline(decided, evaluation, rank);
+    if (step)
+      addActions(timeline, *step, seconds);
+    else
+      addPasses(timeline, seconds);
+    all.ranks.push_back(timeline.update(std::max(seconds, evaluation.predicted.stepSeconds)));
+  }
+  return all;
 }
 
 } // namespace cleave::planner

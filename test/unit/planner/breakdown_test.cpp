@@ -76,10 +76,10 @@ OverTime overTime(const Problem &problem, const std::string &machines, const Spl
   const Cluster cluster = *parseCluster(machines);
   Result<Decision> decision = solve(problem, cluster, *parseConstraints(flags, cluster), {.alternatives = false});
   if (!decision) return ADD_FAILURE() << decision.status().message(), OverTime();
-  Result<std::vector<MemoryPoint>> points = memoryOverTime(*decidedModel(problem, cluster, *decision));
-  if (!points) return ADD_FAILURE() << points.status().message(), OverTime();
-  OverTime result{decision->predicted, *points};
-  for (const MemoryPoint &point : *points) result.most = std::max(result.most, point.memory.total());
+  Result<MemoryOverTime> memory = memoryOverTime(*decidedModel(problem, cluster, *decision));
+  if (!memory) return ADD_FAILURE() << memory.status().message(), OverTime();
+  OverTime result{decision->predicted, memory->ranks[memory->fullest]};
+  for (const MemoryPoint &point : result.points) result.most = std::max(result.most, point.memory.total());
   return result;
 }
 

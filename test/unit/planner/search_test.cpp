@@ -433,10 +433,11 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
     for (const TimePart &part : parts) compute += part.computeSeconds;
     EXPECT_NEAR(compute, decision.predicted.computeSeconds, 1e-9 * compute) << what;
     // Activations are never more than what is reserved for them, and once they are as many.
-    Result<std::vector<MemoryPoint>> points = memoryOverTime(*decided);
-    ASSERT_TRUE(points) << what << points.status().message();
+    Result<MemoryOverTime> memory = memoryOverTime(*decided);
+    ASSERT_TRUE(memory) << what << memory.status().message();
+    ASSERT_EQ(int64_t(memory->ranks.size()), decision.mesh.axisSize("pp"));
     double most = 0;
-    for (const MemoryPoint &point : *points) most = std::max(most, point.memory.activations);
+    for (const MemoryPoint &point : memory->ranks[memory->fullest]) most = std::max(most, point.memory.activations);
     EXPECT_LE(most, decision.predicted.memory.activations * (1 + 1e-9)) << what;
     EXPECT_GE(most, decision.predicted.memory.activations * 0.7) << what;
     // Better machines are never slower.
