@@ -12,10 +12,12 @@
 #include "compiler/schedule/schedule.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/data/lengths.h"
+#include "runtime/data/sequence.h"
 #include "runtime/plan/code_digest.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/weight_files.h"
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -176,8 +178,7 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
 void setRanges(const std::map<std::string, StepInput> &inputs, const std::string &suffix, plan::Plan &plan) {
   for (plan::Program &program : *plan.mutable_programs())
     for (plan::Fragment &fragment : *program.mutable_fragments())
-      if (const size_t at = fragment.name().find('@');
-          suffix == (at == std::string::npos ? "" : fragment.name().substr(at)))
+      if (runtime::suffixIn(fragment.name()) == suffix)
         for (plan::InputBinding &input : *fragment.mutable_inputs())
           if (auto found = inputs.find(input.name()); found != inputs.end()) {
             const IndexRange &range = found->second.range;
@@ -212,7 +213,7 @@ Result<ShorterStep> addLength(CompileRequest request, int64_t length, const Plan
     step.length.set_reference_graph(std::move(*reference));
     step.inputs = stepInputs(pipeline->step());
     CLEAVE_RETURN_IF_ERROR(pipeline->partition(planned.decision));
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, "@" + std::to_string(length)));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, runtime::shorterSuffix(length)));
     return step;
   }();
   if (!made) return Status(ErrorKind::Input, fmt::format("length {}: {}", length, made.status().message()));
@@ -220,19 +221,20 @@ Result<ShorterStep> addLength(CompileRequest request, int64_t length, const Plan
 }
 
 // Samples that share a row see each other, unless an input tells them apart.
-void warnOfPacking(const CompileRequest &request, const std::map<std::string, StepInput> &inputs, Planned &planned) {
+void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, Planned &planned) {
   if (!request.recipe.data || !request.recipe.data->pack) return;
-  const int64_t longest = request.recipe.data->lengths.back();
-  for (const auto &[name, input] : inputs) {
-    const bool isMask = std::ranges::count(input.shape, longest) >= 2;
-    const bool isNumber = std::ranges::any_of(std::array{"segment", "document", "seq_idx"},
-                                              [&](const char *word) { return name.find(word) != std::string::npos; });
-    if (isMask || isNumber) return;
-  }
+  const std::vector<int64_t> &lengths = request.recipe.data->lengths;
+  auto fields = runtime::fieldsOf(plan);
+  if (!fields) return; // the run says why
+  if (lengths.size() == 1) runtime::markLength(fields->back(), lengths.back());
+  for (const runtime::Field &field : fields->back())
+    if (const runtime::Content content = runtime::contentOf(field);
+        content == runtime::Content::Mask || content == runtime::Content::Segments)
+      return;
   planned.warnings.push_back(
       fmt::format("data.pack: samples that share a row see each other, for the model has no input "
-                  "that tells them apart: a mask of [{}, {}] or segment_ids of [{}]",
-                  longest, longest, longest));
+                  "that tells them apart: a mask of [{0}, {0}] or segment_ids of [{0}]",
+                  lengths.back()));
   request.warn(planned.warnings.back());
 }
 
@@ -256,13 +258,9 @@ Result<std::vector<ShorterStep>> addLengths(const CompileRequest &request, Plann
   return added;
 }
 
-void fillLengths(const CompileRequest &request, const Planned &planned, const std::vector<ShorterStep> &shorter,
-                 plan::Plan &plan) {
+void fillLengths(const CompileRequest &request, const std::vector<ShorterStep> &shorter, plan::Plan &plan) {
   for (const ShorterStep &step : shorter) *plan.add_lengths() = step.length;
-  if (shorter.empty()) return;
-  plan::SequenceLength &longest = *plan.add_lengths();
-  longest.set_length(request.recipe.data->lengths.back());
-  longest.set_flops_per_step(flopsOf(planned.problem));
+  if (!shorter.empty()) plan.add_lengths()->set_length(request.recipe.data->lengths.back());
 }
 
 // A folder ends in '/', so that it is known for one where it is missing.
@@ -300,17 +298,17 @@ Result<Compiled> compile(const CompileRequest &given) {
   auto reference = planned->pipeline->referenceGraph();
   if (!reference) return reference.status();
   const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
-  warnOfPacking(request, inputs, *planned);
   CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
   auto shorter = addLengths(request, *planned);
   if (!shorter) return shorter.status();
   auto generated = planned->pipeline->generate(planned->decision);
   if (!generated) return generated.status();
+  fillLengths(request, *shorter, *generated);
+  warnOfPacking(request, *generated, *planned);
   Compiled compiled{std::move(*generated), planned->report()};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);
-  fillLengths(request, *planned, *shorter, plan);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(planned->cluster.yaml());
@@ -319,7 +317,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
   CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, "", plan);
-  for (const ShorterStep &step : *shorter) setRanges(step.inputs, "@" + std::to_string(step.length.length()), plan);
+  for (const ShorterStep &step : *shorter) setRanges(step.inputs, runtime::shorterSuffix(step.length.length()), plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, planned->cluster);
   plan.set_report_json(report::renderJson(compiled.report));

@@ -147,8 +147,10 @@ Status PlanTrainer::openState() {
   Result<std::unique_ptr<Snapshot>> newest = newestState(goesOn);
   if (!newest) return newest.status();
   CLEAVE_RETURN_IF_ERROR(*newest ? resume(**newest) : loadParameters());
-  if (*newest) resumedFrom = (*newest)->path();
-  if (*newest) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
+  if (*newest) {
+    resumedFrom = (*newest)->path();
+    note(fmt::format("resumed from step {} in {}", done, resumedFrom));
+  }
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
 }
@@ -274,14 +276,12 @@ Result<StepMetrics> PlanTrainer::step() {
   if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
   if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
-  const size_t length = data->lengthOf(done - 1);
   const int64_t positions = data->positionsOf(done - 1);
   metrics.tokensPerSecond = positions > 0
                                 ? static_cast<double>(positions) / metrics.stepSeconds
                                 : metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
-  const double flops =
-      lengthsOf(source) > 1 ? source.lengths(static_cast<int>(length)).flops_per_step() : training.flops_per_step();
-  metrics.tflopsPerDevice = flops / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
+  metrics.tflopsPerDevice = flopsOfStep(source, data->lengthOf(done - 1)) / metrics.stepSeconds /
+                            static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {

@@ -20,12 +20,6 @@ bool sameInput(const plan::InputBinding &a, const plan::InputBinding &b) {
          std::equal(a.global_shape().begin(), a.global_shape().end(), b.global_shape().begin(), b.global_shape().end());
 }
 
-// "@128" of the routine "step@128" (sequence_lengths.h).
-std::string_view lengthOf(const plan::Routine &routine) {
-  const std::string_view name = routine.name();
-  return name.substr(std::min(name.find('@'), name.size()));
-}
-
 // Ascending, each with its step.
 Status verifyLengths(const plan::Plan &plan) {
   for (int i = 0; i < plan.lengths_size(); ++i) {
@@ -54,7 +48,8 @@ Status verifyInputs(const plan::Plan &plan) {
       for (const plan::Action &action : routine.actions()) fragments.insert(action.fragment());
       for (int number : fragments)
         for (const plan::InputBinding &read : program.fragments(number).inputs())
-          if (auto at = known.try_emplace({lengthOf(routine), read.name()}, &read).first; !sameInput(read, *at->second))
+          if (auto at = known.try_emplace({suffixIn(routine.name()), read.name()}, &read).first;
+              !sameInput(read, *at->second))
             return inputError(fmt::format("input '{}' of fragment '{}' has another shape or type than elsewhere",
                                           read.name(), program.fragments(number).name()));
     }
