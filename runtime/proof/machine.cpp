@@ -179,6 +179,10 @@ Tensor Machine::tensor(Rank &rank, const plan::Buffer &buffer) {
   const std::vector<int64_t> shape = listOf(buffer.shape());
   return {buffer.dtype(), shape, rank.memory.read(placeOf(rank, buffer), shape)};
 }
+Tensor Machine::tensor(Rank &rank, const plan::Buffer &buffer, const std::vector<int64_t> &shape,
+                       const std::vector<int64_t> &strides) {
+  return {buffer.dtype(), shape, rank.memory.read(placeOf(rank, buffer), store.constant(0), shape, strides)};
+}
 void Machine::store_(Rank &rank, const plan::Buffer &buffer, Term value) {
   note(value);
   rank.memory.write(placeOf(rank, buffer), listOf(buffer.shape()), value);
@@ -435,9 +439,7 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
     return sizes;
   };
   auto operand = [&](const plan::Buffer &buffer, int64_t a, int64_t b, const auto &strides) {
-    Tensor made{buffer.dtype(), sized(a, b), {}};
-    made.value = rank.memory.read(placeOf(rank, buffer), store.constant(0), made.shape, listOf(strides));
-    return made;
+    return tensor(rank, buffer, sized(a, b), listOf(strides));
   };
   const std::vector<int64_t> sizes = sized(contract.m(), contract.n());
   Term sum = store.number(0);
@@ -531,9 +533,7 @@ void Machine::attention(Rank &rank, const plan::Attention &attention) {
   if (!form) throw Unproved{form.status().message()};
   std::vector<const plan::Buffer *> from{&attention.query(), &attention.key(), &attention.value()};
   auto read = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides) {
-    Tensor made{buffer.dtype(), listOf(buffer.shape()), {}};
-    made.value = rank.memory.read(placeOf(rank, buffer), store.constant(0), made.shape, listOf(strides));
-    return made;
+    return tensor(rank, buffer, listOf(buffer.shape()), listOf(strides));
   };
   Operations::AttentionOperands of{read(attention.query(), form->query),
                                    read(attention.key(), form->key),

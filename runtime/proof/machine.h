@@ -85,6 +85,8 @@ private:
 
   Place placeOf(Rank &rank, const plan::Buffer &buffer) const;
   Tensor tensor(Rank &rank, const plan::Buffer &buffer);
+  Tensor tensor(Rank &rank, const plan::Buffer &buffer, const std::vector<int64_t> &shape,
+                const std::vector<int64_t> &strides);
   void store_(Rank &rank, const plan::Buffer &buffer, Term value);
   void note(Term value);
   void keepApart(Rank &rank, const std::vector<const plan::Buffer *> &inputs, const plan::Buffer &output);

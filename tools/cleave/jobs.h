@@ -1,8 +1,8 @@
 // The jobs that `cleave launch` writes: a script or a file for each launcher, which starts one process a rank.
 //
-//   Job job{.launcher = Launcher::Slurm, .name = "gpt", .command = "cleave run gpt.plan", .nodes = 2, .ranksOfNode =
-//   8}; jobText(job)          "#!/bin/bash\n#SBATCH --job-name=gpt\n..." variablesOf(job, 9)   SLURM_PROCID=9,
-//   SLURM_STEP_NUM_TASKS=16, SLURM_LOCALID=1, SLURM_NODEID=1
+//   Job job{Launcher::Slurm, "gpt", "cleave run gpt.plan", 2, 8};
+//   jobText(job)          "#!/bin/bash\n#SBATCH --job-name=gpt\n..."
+//   variablesOf(job, 9)   SLURM_PROCID=9, SLURM_STEP_NUM_TASKS=16, SLURM_LOCALID=1, SLURM_NODEID=1
 #pragma once
 #include <cstdint>
 #include <string>
