@@ -138,6 +138,11 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   }
 }
 
+// A key that leads to an element at the edge of a region that scrolls shows all of it; browsers are content with a part.
+addEventListener("focusin", ({ target }) => {
+  if (target.matches(".scroll *:focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
+});
+
 for (const code of document.querySelectorAll("code.copy")) {
   const button = document.createElement("button");
   button.textContent = "copy";
