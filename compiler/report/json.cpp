@@ -72,14 +72,23 @@ Json collectiveJson(const CollectiveTotal &row) {
   Json tensors = Json::array();
   for (const planner::MovedTensor &tensor : row.tensors)
     tensors.push_back({{"name", tensor.name}, {"alike", tensor.alike}, {"bytes", tensor.bytes}});
-  return {{"op", row.op},       {"axes", row.axes},       {"bytes", row.bytes},
-          {"count", row.count}, {"seconds", row.seconds}, {"hidden", row.hidden},
-          {"why", row.why},     {"tensors", tensors},     {"tensors_more", row.tensorsMore}};
+  return {{"op", row.op},
+          {"axes", row.axes},
+          {"bytes", row.bytes},
+          {"count", row.count},
+          {"seconds", row.seconds},
+          {"hidden", row.hidden},
+          {"forward_bytes", row.forwardBytes},
+          {"backward_bytes", row.backwardBytes},
+          {"why", row.why},
+          {"tensors", tensors},
+          {"tensors_more", row.tensorsMore}};
 }
 
 CollectiveTotal collectiveOf(const Json &json) {
-  CollectiveTotal row{json.at("op"),      json.at("axes"),   json.at("bytes"), json.at("count"),
-                      json.at("seconds"), json.at("hidden"), json.at("why"),   {}};
+  CollectiveTotal row{
+      json.at("op"),     json.at("axes"),          json.at("bytes"),          json.at("count"), json.at("seconds"),
+      json.at("hidden"), json.at("forward_bytes"), json.at("backward_bytes"), json.at("why"),   {}};
   for (const Json &tensor : json.value("tensors", Json::array()))
     row.tensors.push_back({tensor.at("name"), tensor.at("alike"), tensor.at("bytes")});
   row.tensorsMore = json.value("tensors_more", int64_t(0));
@@ -159,6 +168,8 @@ Json stageJson(const Stage &stage) {
           {"reduction_s", stage.reductionSeconds},
           {"update_s", stage.updateSeconds},
           {"communication_s", stage.communicationSeconds},
+          {"forward_communication_s", stage.forwardCommunicationSeconds},
+          {"after_passes_s", stage.afterPassesSeconds},
           {"pass", passJson(stage)}};
 }
 
@@ -179,7 +190,9 @@ Stage stageOf(const Json &json) {
           json.at("communication_s"),
           passOf(json.at("pass")),
           json.at("pass").at("sent_forward_bytes"),
-          json.at("pass").at("sent_backward_bytes")};
+          json.at("pass").at("sent_backward_bytes"),
+          json.at("forward_communication_s"),
+          json.at("after_passes_s")};
 }
 
 Json pointsJson(const std::vector<planner::MemoryPoint> &points) {

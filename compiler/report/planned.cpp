@@ -136,7 +136,8 @@ private:
           const planner::GroupShape group = groupShape(cluster, mesh, axes);
           add(runtime::kindName(command), axes, collective.why(),
               {bytesTogether(collective, group.size), secondsAlone(cluster, group, collective), double(times),
-               runsBesideCompute(fragment, c)},
+               runsBesideCompute(fragment, c), double(command.phase() == "forward"),
+               double(command.phase() == "backward")},
               movedBy(collective));
         } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
           const plan::Transfer &transfer = command.transfer();

@@ -42,6 +42,8 @@ std::vector<Stage> stagesOf(const planner::Problem &problem, const planner::Deci
     stage.updateSeconds = from.update;
     stage.stepSeconds = stage.forwardSeconds + stage.backwardSeconds + stage.updateSeconds;
     stage.communicationSeconds = from.communication * microbatches;
+    stage.forwardCommunicationSeconds = from.communicationForward * microbatches;
+    stage.afterPassesSeconds = from.afterPasses;
     stage.pass = planner::timesOf(from);
     stage.sentForwardBytes = from.bytesForward;
     stage.sentBackwardBytes = from.bytesBackward;

@@ -37,6 +37,8 @@ struct Stage {
   double communicationSeconds = 0;                    // part of forward and backward: collectives that nothing hides
   planner::StageTimes pass;                           // of one microbatch, as the schedule is simulated
   double sentForwardBytes = 0, sentBackwardBytes = 0; // of one microbatch, to the stage after and the one before
+  double forwardCommunicationSeconds = 0;             // of communicationSeconds
+  double afterPassesSeconds = 0; // of its rank: the update, and what no pass hides of the collectives once a step
 };
 
 // A tensor that a device holds when its memory is fullest.

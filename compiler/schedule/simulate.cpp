@@ -81,15 +81,16 @@ private:
     const StageTimes &stage = times(action.stage);
     const double start = std::max(clock[rank], arrived), end = start + stage.of(action.kind);
     clock[rank] = end;
-    simulation.actions[rank].push_back({start, end, arrived});
+    simulation.actions[rank].push_back({start, end, arrived, end});
     const bool isForward = action.kind == ActionKind::Forward;
     if (isForward && action.stage + 1 == schedule.stages) // the loss's gradient
       gradient[size_t(action.stage) * microbatches + action.microbatch] = end;
     const int to = schedule.receiver(action);
     if (to < 0) return -1;
     const int link = links[2 * action.stage + (isForward ? 0 : 1)];
-    (isForward ? activation : gradient)[size_t(to) * microbatches + action.microbatch] =
-        send(link, end, isForward ? stage.sendForward : stage.sendBackward);
+    simulation.actions[rank].back().sent =
+        (isForward ? activation : gradient)[size_t(to) * microbatches + action.microbatch] =
+            send(link, end, isForward ? stage.sendForward : stage.sendBackward);
     return schedule.rankOfStage[to];
   }
 

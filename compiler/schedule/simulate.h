@@ -15,6 +15,7 @@ namespace cleave::planner {
 struct ActionTime {
   double start = 0, end = 0;
   double arrival = 0; // of what it needs
+  double sent = 0;    // the receiver has what it makes; its end where nothing is sent
 };
 
 struct Simulation {

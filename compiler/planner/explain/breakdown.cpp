@@ -268,9 +268,11 @@ void addTo(CollectiveSums &sums, const DecidedModel &decided, const ImpliedColle
   const double bytes = one.bytes * one.times * (one.isOnRing ? turns / double(setting.cp) : 1.0);
   const std::vector<MovedTensor> tensors = movedBy(decided, one, bytes);
   if (one.isOnRing) // keys and values, each a shift a turn, of what one device has
-    sums.add("shift", axes, one.why, {bytes, one.seconds, 2 * turns * one.times, false}, tensors);
+    sums.add("shift", axes, one.why, {bytes, one.seconds, 2 * turns * one.times, false, one.forward, one.backward},
+             tensors);
   else
-    sums.add(name(one.collective), axes, one.why, {bytes, one.seconds, one.times, isHidden}, tensors);
+    sums.add(name(one.collective), axes, one.why, {bytes, one.seconds, one.times, isHidden, one.forward, one.backward},
+             tensors);
 }
 
 // The messages between stages, forward or backward.

@@ -21,8 +21,9 @@ struct CollectiveTotal {
   dist::Axes axes;
   double bytes = 0; // of the tensors as the devices of the group have them together; of a shift or send, what goes out
   int64_t count = 0;
-  double seconds = 0;  // if nothing hid it
-  bool hidden = false; // most of it, behind compute
+  double seconds = 0;                         // if nothing hid it
+  bool hidden = false;                        // most of it, behind compute
+  double forwardBytes = 0, backwardBytes = 0; // of `bytes`: in forward and in backward passes; the rest once a step
   std::string why;
   std::vector<MovedTensor> tensors; // with most bytes first
   int64_t tensorsMore = 0;          // that are not named

@@ -10,6 +10,8 @@ void CollectiveSums::add(const std::string &op, const dist::Axes &axes, const st
   sum.seconds += share.seconds;
   sum.times += share.times;
   if (share.isBeside) sum.besideBytes += share.bytes;
+  sum.forwardBytes += share.forward * share.bytes;
+  sum.backwardBytes += share.backward * share.bytes;
   for (const MovedTensor &tensor : tensors) {
     MovedTensor &known = sum.tensors.try_emplace(tensor.name, MovedTensor{tensor.name, 1, 0}).first->second;
     known.alike = std::max(known.alike, tensor.alike);
@@ -26,6 +28,8 @@ std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
     total.seconds = sum.seconds / ranks;
     total.count = std::max<int64_t>(1, int64_t(sum.times / ranks + 0.5));
     total.hidden = sum.besideBytes > sum.bytes / 2;
+    total.forwardBytes = sum.forwardBytes / ranks;
+    total.backwardBytes = sum.backwardBytes / ranks;
     for (const auto &[name, tensor] : sum.tensors) total.tensors.push_back({name, tensor.alike, tensor.bytes / ranks});
     std::sort(total.tensors.begin(), total.tensors.end(), [](const MovedTensor &a, const MovedTensor &b) {
       return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);

@@ -16,7 +16,8 @@ public:
   struct Share {
     double bytes = 0, seconds = 0; // of all times together
     double times = 1;
-    bool isBeside = false; // compute
+    bool isBeside = false;            // compute
+    double forward = 0, backward = 0; // parts of the bytes that go in such passes
   };
   // `tensors`: what they move; of those with one name bytes add up.
   void add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
@@ -27,7 +28,7 @@ public:
 
 private:
   struct Sum {
-    double bytes = 0, seconds = 0, times = 0, besideBytes = 0;
+    double bytes = 0, seconds = 0, times = 0, besideBytes = 0, forwardBytes = 0, backwardBytes = 0;
     std::map<std::string, MovedTensor> tensors; // by name
   };
   std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums;

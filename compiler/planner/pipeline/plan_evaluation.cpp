@@ -67,7 +67,10 @@ public:
       onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)
-        if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
+        if (problem.rankOf(int(s)) == int(r)) {
+          stages[s].memory = memory;
+          stages[s].afterPasses = tail;
+        }
     }
     predicted.memory.host = onHost; // another device may have more there
     // Nor do they end before all work is done: what a rank does after its last pass takes a core from others.
@@ -164,6 +167,7 @@ private:
       stage.backwardInput = work.backwardInput;
       stage.backwardWeight = work.backwardWeight;
       stage.communication = work.communication;
+      stage.communicationForward = work.communicationForward;
       stage.recompute = work.again;
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;

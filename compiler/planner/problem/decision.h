@@ -118,12 +118,14 @@ struct StageDecision {
   double parameters = 0;                                     // elements, of the whole stage
   double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
   double communication = 0;                                  // those collectives, part of the three above
+  double communicationForward = 0;                           // and of the forward pass
   double recompute = 0;                                      // forward work done again, part of backwardInput
   double sendForward = 0, sendBackward = 0;                  // to the stage after, to the one before
   double bytesForward = 0, bytesBackward = 0;                // that are sent
   int linkForward = 0, linkBackward = 0;                     // over which of a device's links (schedule.h)
   double heldBySends = 0;           // part of communication: what is sent meanwhile has a part of its links
   double reduction = 0, update = 0; // a step: gradients' collectives, optimizer
+  double afterPasses = 0;           // a step of its rank: update, and what no pass hides of the collectives
   MemoryBreakdown memory;           // of the device, with its other stages
 };
 

@@ -220,6 +220,8 @@ Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t can
       const int64_t alike = std::max(1L, std::lround(part * double(variable.count)));
       sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times, std::move(tensors), alike,
                        exchange.why});
+      sink->back().forward = passes > 0 ? exchange.forward / passes : 0;
+      sink->back().backward = 1 - sink->back().forward;
     }
   }
   return waitedFor(all, ofForward);
@@ -435,12 +437,21 @@ Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, U
   // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
   const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
   const double passes = isSentAgain(model, flow) || readBack ? 2 : 1;
+  size_t listed = sink ? sink->size() : 0;
+  auto markNew = [&](double forward) {
+    for (; sink && listed < sink->size(); ++listed) {
+      (*sink)[listed].forward = forward;
+      (*sink)[listed].backward = 1 - forward;
+    }
+  };
   Timed all = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
+  markNew(1 / passes);
   Timed ofForward;
   ofForward.add(all, 1 / passes);
   // A parameter's gradient is summed over the microbatches before it is combined.
   if (flow.gradient)
     all.add(backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches));
+  markNew(0);
   return waitedFor(all, ofForward);
 }
 

@@ -23,6 +23,7 @@ struct ImpliedCollective {
   const char *why = "";
   double behindProducts = 0; // of its seconds: hidden behind the products that it stands beside (Device::tensorOverlap)
   bool isOfEachRank = false; // of a pipeline; else of those that have its node or parameter
+  double forward = 0, backward = 0; // parts of it that forward and backward passes wait for
 };
 using CollectiveSink = std::vector<ImpliedCollective>;
 

@@ -1,9 +1,6 @@
 #include "compiler/report/page/charts.h"
-#include "compiler/report/predicted_timeline.h"
 #include "compiler/report/tables.h"
-#include "compiler/schedule/csv.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <iterator>
@@ -195,60 +192,6 @@ std::string alternativesChart(const Report &report) {
          "not "
          "fit, the line joins those that no other beats in both. A click leads to the row.</figcaption>" +
          svg.take() + "</figure>\n";
-}
-
-std::string timeline(const Report &report) {
-  const std::optional<PredictedTimeline> predicted = predictedTimeline(report);
-  if (!predicted) return "";
-  const planner::PipelineSchedule &schedule = predicted->schedule;
-  const planner::Simulation &simulation = predicted->simulation;
-  const int64_t ranks = schedule.ranks;
-  constexpr size_t mostActions = 600;
-  constexpr double rowHeight = 22;
-  constexpr int64_t mostRanks = 32;
-  const int64_t shownRanks = std::min(ranks, mostRanks);
-  size_t actions = 0;
-  for (int64_t rank = 0; rank < shownRanks; ++rank) actions += schedule.rows[size_t(rank)].size();
-  const double shown = simulation.makespan * std::min(1.0, double(mostActions) / double(std::max<size_t>(1, actions)));
-  if (!(shown > 0)) return "";
-  Frame frame{.height = 16 + 34 + rowHeight * double(shownRanks), .mostX = shown, .mostY = 1};
-  Svg svg(frame, "What each pipeline rank does when");
-  std::array<bool, 4> used{};
-  static constexpr const char *names[] = {"forward", "backward", "input-gradient", "weight-gradient"};
-  for (int64_t rank = 0; rank < shownRanks; ++rank) {
-    const double y = frame.top + rowHeight * double(rank);
-    svg.add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text><rect class=\"idle\" x=\"{:.1f}\" "
-            "y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n<g transform=\"translate(0,{:.1f})\">",
-            frame.left - 6, y + 15, rank, frame.x(0), y, frame.x(shown) - frame.x(0), rowHeight - 4, y);
-    for (size_t cell = 0; cell < schedule.rows[size_t(rank)].size(); ++cell) {
-      const planner::ScheduledAction &action = schedule.rows[size_t(rank)][cell];
-      const planner::ActionTime &time = simulation.actions[size_t(rank)][cell];
-      if (time.start >= shown) continue;
-      used[size_t(action.kind)] = true;
-      // Microbatches that follow each other differ in their shade.
-      svg.add("<rect class=\"{}{}\" x=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"><title>{}: stage {}, microbatch {}, "
-              "{} to {}</title></rect>",
-              names[size_t(action.kind)], action.microbatch % 2 ? " odd" : "", frame.x(time.start),
-              frame.x(std::min(time.end, shown)) - frame.x(time.start), rowHeight - 4, planner::cellText(action),
-              action.stage, action.microbatch, formatSeconds(time.start), formatSeconds(time.end));
-    }
-    svg.add("</g>\n");
-  }
-  const double seconds = tickDistance(shown / 6), axis = frame.top + rowHeight * double(shownRanks);
-  for (double at = 0; at <= shown * 1.0001; at += seconds)
-    svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text x=\"{0:.1f}\" "
-            "y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-            frame.x(at), axis, axis + 5, axis + 20, formatSeconds(at));
-  std::string legend;
-  for (size_t kind = 0; kind < used.size(); ++kind)
-    if (used[kind]) legend += fmt::format("<li><i style=\"background:var(--{0})\"></i>{0}</li>", names[kind]);
-  const std::string part = shown < simulation.makespan ? fmt::format("; the first {} of {}", formatSeconds(shown),
-                                                                     formatSeconds(simulation.makespan))
-                                                       : "";
-  return fmt::format(
-      "<figure class=\"timeline\"><figcaption>From the times of the stages and of what they send{}{}</figcaption><ul "
-      "class=\"legend\">{}</ul>{}</figure>\n",
-      part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "", legend, svg.take());
 }
 
 } // namespace cleave::report

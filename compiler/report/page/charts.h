@@ -23,8 +23,8 @@ std::string memoryChart(const Report &report, const std::vector<planner::MemoryP
 // both. "" without alternatives.
 std::string alternativesChart(const Report &report);
 
-// The work of each pipeline rank over time, from the times of the stages and their sends. A long step shows its
-// beginning. "" without a pipeline.
+// The step of each pipeline rank: passes, collectives and transfers, drawn by timeline.js from the data that stand
+// beside; a very long step shows its beginning. "" where no schedule tells.
 std::string timeline(const Report &report);
 
 // The model's parts, folded, and in each its operations with lines from each to its readers (split_map.h): coloured by

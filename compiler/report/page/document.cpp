@@ -12,6 +12,9 @@ constexpr char style[] = {
 constexpr char script[] = {
 #embed "page.js"
     , 0};
+constexpr char timelineScript[] = {
+#embed "timeline.js"
+    , 0};
 #pragma clang diagnostic pop
 
 // Does the column hold numbers, with or without a unit? They align right.
@@ -75,11 +78,14 @@ std::string Document::take() const {
 {sections}</main>
 <script>
 {script}</script>
-</body>
+{timeline}</body>
 </html>
 )",
                      fmt::arg("title", escape(title)), fmt::arg("style", style), fmt::arg("head", head),
-                     fmt::arg("links", links), fmt::arg("sections", sections), fmt::arg("script", script));
+                     fmt::arg("links", links), fmt::arg("sections", sections), fmt::arg("script", script),
+                     fmt::arg("timeline", sections.find("<figure class=\"timeline\">") == std::string::npos
+                                              ? ""
+                                              : fmt::format("<script>\n{}</script>\n", timelineScript)));
 }
 
 } // namespace cleave::report

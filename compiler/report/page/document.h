@@ -1,5 +1,5 @@
-// A page of its own: style and script within, nothing loaded from elsewhere; the script only sorts, filters, searches
-// and copies.
+// A page of its own: style and script within, nothing loaded from elsewhere; scripts only sort, filter, search,
+// copy, and draw the timeline.
 //
 //   Document page("model on cluster");
 //   page.header("<p>...</p>");

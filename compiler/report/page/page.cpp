@@ -264,8 +264,9 @@ std::string renderHtml(const Report &report, const Measured *measured) {
                            report.memoryIsPlanned ? "planned; estimated " + formatBytes(report.estimatedMemoryBytes)
                                                   : "estimated"),
                memorySection(report, ""));
+  if (const std::string picture = timeline(report); !picture.empty()) page.section("timeline", "Timeline", picture);
   if (report.stages.size() > 1)
-    page.section("stages", "Pipeline", timeline(report) + table("Stages; seconds of a step", stageRows(report)));
+    page.section("stages", "Pipeline", table("Stages; seconds of a step", stageRows(report)));
   page.section("parts", "Where the time goes",
                table("By layer", timeRows(report, true)) +
                    table("By kind of operation; Contract: matrix products", timeRows(report, false)));
@@ -319,11 +320,7 @@ std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
   page.section("memory", "Memory", beside([&](const Report &report) {
                  return memorySection(report, " of " + (&report == &left.report ? left : right).name);
                }));
-  if (left.report.stages.size() > 1 || right.report.stages.size() > 1)
-    page.section("pipelines", "Pipelines", beside([](const Report &report) {
-                   const std::string picture = timeline(report);
-                   return picture.empty() ? "<p>no pipeline</p>" : picture;
-                 }));
+  page.section("timelines", "Timelines", beside(timeline));
   page.section("collectives", "Collectives",
                differenceTable("Bytes of a step on one device", "collective", found.collectives));
   page.section("parameters", "Parameters",

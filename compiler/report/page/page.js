@@ -1,4 +1,4 @@
-// The additions to a page where scripts run: sorting, filtering, short tables, zoom and buttons that copy. Without it all
+// The additions to a page where scripts run: sorting, filtering, short tables and buttons that copy. Without it all
 // is there.
 "use strict";
 const shownRows = 25;
@@ -108,34 +108,6 @@ if (map) {
     }
   });
   addEventListener("beforeprint", () => { for (const part of map.children) part.open = true; });
-}
-
-// A timeline is drawn wider, and its region scrolls.
-for (const figure of document.querySelectorAll("figure.timeline")) {
-  const svg = figure.querySelector("svg"), region = svg.parentElement;
-  const { width: whole, height } = svg.viewBox.baseVal, left = Number(svg.querySelector("rect.idle").getAttribute("x"));
-  const places = [...svg.querySelectorAll("rect, line, text[text-anchor=middle]")].flatMap((one) =>
-    ["x", "x1", "x2", "width"].filter((name) => one.hasAttribute(name))
-      .map((name) => [one, name, Number(one.getAttribute(name))]));
-  const least = parseFloat(getComputedStyle(svg).minWidth);
-  let zoom = 1;
-  const draw = (factor) => {
-    const middle = (region.scrollLeft + region.clientWidth / 2) / region.scrollWidth;
-    zoom = Math.min(32, Math.max(1, zoom * factor));
-    for (const [one, name, value] of places)
-      one.setAttribute(name, name === "width" ? value * zoom : left + (value - left) * zoom);
-    const width = left + (whole - left) * zoom;
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.style.width = `${100 * width / whole}%`;
-    svg.style.minWidth = `${least * width / whole}px`;
-    region.scrollLeft = middle * region.scrollWidth - region.clientWidth / 2;
-  };
-  for (const [name, factor] of [["zoom in", 2], ["zoom out", 0.5]]) {
-    const button = document.createElement("button");
-    button.textContent = name;
-    button.addEventListener("click", () => draw(factor));
-    region.before(button, " ");
-  }
 }
 
 // A key that leads to an element at the edge of a region that scrolls shows all of it; browsers are content with a part.

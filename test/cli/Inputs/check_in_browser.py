@@ -3,12 +3,13 @@ a phone, and leaves a picture of each in the folder PICTURES (of the environment
 
 With every part unfolded no rule of axe-core is broken, no script fails, nothing is written to the console, and the page is
 no wider than the window. The Tab key leads through all that takes the focus, in the document's order, with an outline
-that nothing cuts off; Enter and Space do what a click does.
+that nothing cuts off; Enter and Space do what a click does. The timeline tells of the bar under the pointer.
 """
 import base64
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 
@@ -77,10 +78,31 @@ def check_keys(browser):
     done += does("summary", "one.parentElement.open", "Enter", " ")
     done += does(".operation > summary", "one.parentElement.open", " ", "Enter")
     done += does(".scroll + button:not([hidden])", "one.previousElementSibling.querySelectorAll('tr[hidden]').length", "Enter")
-    done += does(".timeline button", "document.querySelector('.timeline svg').getBoundingClientRect().width", "Enter", " ")
+    done += does(".timeline button", "document.querySelector('.timeline .scroll').scrollWidth", "Enter", " ")
+    done += does(".timeline canvas", "document.querySelector('.timeline output').textContent", "ArrowRight", "ArrowRight")
     done += does("svg a", "location.hash", "Enter")
     done += does("code.copy + button", "one.textContent", "Enter")
     return count, done
+
+
+# A bar under the pointer tells about itself: near the step's begin, and what the picture has there.
+POINTED = """(() => {
+  const canvas = document.querySelector('.timeline canvas');
+  if (!canvas) return null;
+  canvas.scrollIntoView({block: 'center'});
+  const box = canvas.getBoundingClientRect();
+  const pixels = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  return {x: box.left + 64 + 1, y: box.top + 10, bar: pixels[10 * canvas.width + 64 + 1], ground: pixels[0]};
+})()"""
+
+
+def check_pointer(browser):
+    seen = browser.value(POINTED)
+    if seen:
+        assert seen["bar"] != seen["ground"], seen
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=seen["x"], y=seen["y"])
+        told = browser.value("document.querySelector('.timeline output').textContent")
+        assert re.match(r"forward, microbatch [01], stage 0\b", told), told  # many passes share a few pixels
 
 
 pictures.mkdir(parents=True, exist_ok=True)
@@ -107,6 +129,7 @@ with Chromium() as browser:
             print(f"{page.name} {scheme} {width}: {seen['rules']} rules hold")
         browser.open(page.resolve().as_uri(), 1200, 900, False)
         browser.value(UNFOLD_FIRST)
+        check_pointer(browser)
         count, done = check_keys(browser)
         assert not browser.complaints(), browser.complaints()
         print(f"{page.name}: {count} take the focus in turn, {done} keys do what a click does")

@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 
-KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
 
 
 class Chromium:

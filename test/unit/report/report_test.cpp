@@ -285,6 +285,7 @@ TEST(Report, PlannedFiguresAreThoseOfAllRanks) {
     auto *gather = fragment->add_commands();
     gather->set_stream(1);
     gather->set_record_event(1);
+    gather->set_phase(rank == 0 ? "forward" : "backward");
     gather->mutable_collective()->set_op(plan::Collective::ALL_GATHER);
     gather->mutable_collective()->add_axes("dp");
     gather->mutable_collective()->set_bytes(rank == 0 ? 100 : 300);
@@ -311,6 +312,8 @@ TEST(Report, PlannedFiguresAreThoseOfAllRanks) {
   ASSERT_EQ(report.collectives.size(), 2u);
   EXPECT_EQ(report.collectives[0].op, "all_gather");
   EXPECT_EQ(report.collectives[0].bytes, (2 * 2 * 100 + 2 * 2 * 300) / 2); // what the group has together
+  EXPECT_EQ(report.collectives[0].forwardBytes, 2 * 2 * 100 / 2);
+  EXPECT_EQ(report.collectives[0].backwardBytes, 2 * 2 * 300 / 2);
   EXPECT_EQ(report.collectives[0].count, 2);
   EXPECT_FALSE(report.collectives[0].hidden); // of most of its bytes the next command waits
   EXPECT_EQ(report.collectives[1].op, "send");
