@@ -1,5 +1,6 @@
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/command_building.h"
+#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/strided_view.h"
 #include "compiler/elements/element_data.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -130,6 +131,8 @@ private:
       contract.set_activation(plan::Contract::GELU_GRADIENT);
       *contract.mutable_pre_activation() = bufferOf(op.getPreActivation());
     }
+    if (auto operations = op->getAttrOfType<StringAttr>(operationsAttribute))
+      contract.set_operations(operations.getValue().str());
     if (op.getSumOf())
       *(op.getSumOf() == "lhs" ? contract.mutable_lhs_sum() : contract.mutable_rhs_sum()) = bufferOf(more.front());
     return success();

@@ -12,8 +12,6 @@
 namespace cleave::proof {
 namespace {
 
-template <typename Field> std::vector<int64_t> listOf(const Field &field) { return {field.begin(), field.end()}; }
-
 bool overlap(const plan::Buffer &a, const plan::Buffer &b) {
   return a.in_slot() == b.in_slot() && a.on_host() == b.on_host() && a.offset() < b.offset() + runtime::byteSize(b) &&
          b.offset() < a.offset() + runtime::byteSize(a);
@@ -357,6 +355,20 @@ const plan::Graph &Machine::graphOf(int kernel) {
   return found->second;
 }
 
+std::vector<Tensor> Machine::compute(const plan::Graph &graph, const std::function<TensorType(int32_t)> &typeOf,
+                                     std::map<int32_t, Tensor> values, const std::vector<Index> &scalars) {
+  const plan::GraphFunction &function = graph.functions(0);
+  for (int32_t number : function.nodes()) {
+    const plan::GraphNode &node = graph.nodes(number);
+    std::vector<Tensor> operands;
+    for (int32_t operand : node.operands()) operands.push_back(values.at(operand));
+    values[node.results(0)] = operations.apply(node, operands, typeOf(node.results(0)), scalars);
+  }
+  std::vector<Tensor> outputs;
+  for (const plan::GraphOutput &output : function.outputs()) outputs.push_back(values.at(output.value()));
+  return outputs;
+}
+
 void Machine::launch(Rank &rank, const plan::Launch &launch) {
   const plan::Kernel &kernel = plan.kernels(launch.kernel());
   const plan::Graph &graph = graphOf(launch.kernel());
@@ -371,17 +383,6 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
   };
   std::vector<Index> scalars;
   for (const auto &scalar : launch.scalars()) scalars.push_back(affine(rank, scalar));
-  auto compute = [&](std::map<int32_t, Tensor> values) {
-    for (int32_t number : function.nodes()) {
-      const plan::GraphNode &node = graph.nodes(number);
-      std::vector<Tensor> operands;
-      for (int32_t operand : node.operands()) operands.push_back(values.at(operand));
-      values[node.results(0)] = operations.apply(node, operands, typeOf(node.results(0)), scalars);
-    }
-    std::vector<Tensor> outputs;
-    for (const plan::GraphOutput &output : function.outputs()) outputs.push_back(values.at(output.value()));
-    return outputs;
-  };
   std::map<int32_t, Tensor> values;
   for (int i = 0; i < function.inputs_size(); ++i) {
     const TensorType type = typeOf(function.inputs(i).value());
@@ -390,7 +391,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
       throw Unproved{fmt::format("input {} of its kernel has another type", i)};
     values[function.inputs(i).value()] = {type.dtype, type.shape, rank.memory.read(placeOf(rank, buffer), type.shape)};
   }
-  const std::vector<Tensor> outputs = compute(values);
+  const std::vector<Tensor> outputs = compute(graph, typeOf, values, scalars);
   // Whether a result may be written over operand i: asked of the kernel, whatever its operands are.
   auto mayLieOver = [&](int i) {
     auto [known, isNew] = inPlace.try_emplace({launch.kernel(), launch.extent(), i, scalars}, true);
@@ -403,7 +404,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
     }
     const std::vector<int64_t> shape = named[function.inputs(i).value()].shape;
     std::map<Definition, bool> holds;
-    for (const Tensor &output : compute(named))
+    for (const Tensor &output : compute(graph, typeOf, named, scalars))
       known->second = known->second && readsInPlace(store, output.value, "in place", shape, holds);
     return known->second;
   };
@@ -424,47 +425,6 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
     note(value.value);
     rank.memory.write(placeOf(rank, launch.buffers(function.inputs_size() + o)), value.shape, value.value);
   }
-}
-
-void Machine::contract(Rank &rank, const plan::Contract &contract) {
-  if (contract.activation() != plan::Contract::NONE || contract.has_pre_activation() || contract.has_lhs_sum() ||
-      contract.has_rhs_sum())
-    throw Unproved{"a product with an activation or sums of its operands"};
-  keepApart(rank, {&contract.lhs(), &contract.rhs()}, contract.out());
-  if (contract.has_bias()) keepApart(rank, {&contract.bias()}, contract.out());
-  const std::vector<int64_t> batch = listOf(contract.batch());
-  auto sized = [&](int64_t a, int64_t b) {
-    std::vector<int64_t> sizes = batch;
-    sizes.insert(sizes.end(), {a, b});
-    return sizes;
-  };
-  auto operand = [&](const plan::Buffer &buffer, int64_t a, int64_t b, const auto &strides) {
-    return tensor(rank, buffer, sized(a, b), listOf(strides));
-  };
-  const std::vector<int64_t> sizes = sized(contract.m(), contract.n());
-  Term sum = store.number(0);
-  if (contract.k() > 0) {
-    const Tensor lhs = operand(contract.lhs(), contract.m(), contract.k(), contract.lhs_strides());
-    const Tensor rhs = operand(contract.rhs(), contract.k(), contract.n(), contract.rhs_strides());
-    const Atom k = store.fresh({}, contract.k());
-    std::vector<Index> left = operations.dimensions(sizes), right = left;
-    left.back() = store.of(k);
-    right[right.size() - 2] = store.of(k);
-    sum = store.reduce(Reduce::Sum, {k}, store.product({operations.at(lhs, left), operations.at(rhs, right)}));
-  }
-  Place out = placeOf(rank, contract.out());
-  const std::vector<int64_t> strides = listOf(contract.out_strides());
-  if (contract.accumulate()) sum = store.sum(sum, rank.memory.read(out, store.constant(0), sizes, strides));
-  if (contract.has_bias()) {
-    const Tensor bias = tensor(rank, contract.bias());
-    sum = store.sum(sum, operations.at(bias, {operations.dimensions(sizes).back()}));
-  }
-  if (contract.lhs().dtype() != contract.out().dtype() && contract.out().dtype() != plan::F32)
-    throw Unproved{"a product of one type in another"};
-  if (contract.out().dtype() == plan::BF16 || contract.out().dtype() == plan::F16)
-    sum = store.rounded(sum, runtime::name(contract.out().dtype()));
-  note(sum);
-  rank.memory.write(out, sizes, strides, sum);
 }
 
 void Machine::copy(Rank &rank, const plan::Copy &copy) {

@@ -17,6 +17,8 @@
 
 namespace cleave::proof {
 
+template <typename Field> std::vector<int64_t> listOf(const Field &field) { return {field.begin(), field.end()}; }
+
 // A step of the proof that is missing, and where.
 struct Gap {
   std::string op, tensor, why;
@@ -94,6 +96,11 @@ private:
   Index coordinate(const Rank &rank, const std::string &axis);
   Index memberNumber(const Rank &rank, const google::protobuf::RepeatedPtrField<std::string> &axes);
   const plan::Graph &graphOf(int kernel);
+  const plan::Graph &graphOf(const plan::Contract &product);
+  Tensor activated(Rank &rank, const plan::Contract &product);
+  // The results of a graph of one function, whose inputs `values` has.
+  std::vector<Tensor> compute(const plan::Graph &graph, const std::function<TensorType(int32_t)> &typeOf,
+                              std::map<int32_t, Tensor> values, const std::vector<Index> &scalars);
 
   const plan::Plan &plan;
   const dist::Mesh &mesh;
@@ -101,6 +108,7 @@ private:
   Operations operations;
   std::vector<Rank> ranks;
   std::map<int, plan::Graph> graphs;                                          // of kernels
+  std::map<std::string, plan::Graph> activations;                             // by Contract.operations
   std::map<std::pair<int, int>, std::map<int, std::deque<Message>>> messages; // by source, target; by channel
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;                // by axes, number
   std::map<std::pair<int, std::string>, int64_t> met;

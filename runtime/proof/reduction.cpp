@@ -11,20 +11,30 @@
 
 namespace cleave::proof {
 
-// How often a term's indices divide something in which one of the variables is.
-int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
-  int64_t count = 0;
+// All indices in a term: its arguments, and what stands in their quotients, remainders and rows.
+void Store::visitIndices(Term t, const std::function<void(Index)> &seen) const {
   auto visit = [&](auto &self, Index index) -> void {
+    seen(index);
     for (auto [part, factor] : node(index).terms) {
-      const AtomNode &inner = atom(part);
+      const AtomNode inner = atom(part);
       if (inner.kind == AtomNode::Row)
         for (Index argument : term(inner.term).arguments) self(self, argument);
-      if (inner.kind != AtomNode::Quotient && inner.kind != AtomNode::Remainder) continue;
-      if (std::any_of(of.begin(), of.end(), [&](Atom v) { return dependsOn(inner.of, v); })) ++count;
-      self(self, inner.of);
+      if (inner.kind == AtomNode::Quotient || inner.kind == AtomNode::Remainder) self(self, inner.of);
     }
   };
   for (Index argument : term(t).arguments) visit(visit, argument);
+}
+
+// How often a term's indices divide something in which one of the variables is.
+int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
+  int64_t count = 0;
+  visitIndices(t, [&](Index index) {
+    for (auto [part, factor] : node(index).terms) {
+      const AtomNode &inner = atom(part);
+      const bool divides = inner.kind == AtomNode::Quotient || inner.kind == AtomNode::Remainder;
+      count += divides && std::any_of(of.begin(), of.end(), [&](Atom v) { return dependsOn(inner.of, v); });
+    }
+  });
   return count;
 }
 
@@ -34,20 +44,16 @@ bool Store::splitVariables(std::vector<Atom> &over, Term &body) {
     const Atom v = over[i];
     const int64_t size = atom(v).size;
     std::set<int64_t> steps;
-    auto visit = [&](auto &self, Index index) -> void {
+    visitIndices(body, [&](Index index) {
       for (auto [part, factor] : node(index).terms) {
-        const AtomNode inner = atom(part);
-        if (inner.kind == AtomNode::Row)
-          for (Index argument : term(inner.term).arguments) self(self, argument);
+        const AtomNode &inner = atom(part);
         if (inner.kind != AtomNode::Quotient && inner.kind != AtomNode::Remainder) continue;
         if (int64_t own = factorOf(inner.of, v); own != 0) {
           const int64_t step = inner.size / std::gcd(own, inner.size);
           if (step > 1 && step < size && size % step == 0) steps.insert(step);
         }
-        self(self, inner.of);
       }
-    };
-    for (Index argument : term(body).arguments) visit(visit, argument);
+    });
     const int64_t before = steps.empty() ? 0 : divisionsOf(body, {v});
     for (int64_t step : steps) {
       std::vector<Atom> taken = term(body).variables;
@@ -73,11 +79,11 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
       const int64_t size = atom(b).size;
       if (i == j) continue;
       bool isCandidate = false, isNever = false;
-      for (Index argument : term(body).arguments) {
-        const int64_t major = factorOf(argument, a), minor = factorOf(argument, b);
+      visitIndices(body, [&](Index index) {
+        const int64_t major = factorOf(index, a), minor = factorOf(index, b);
         isCandidate = isCandidate || (minor != 0 && major == minor * size);
         isNever = isNever || major != minor * size;
-      }
+      });
       if (!isCandidate || isNever) continue;
       const Atom both = fresh(term(body).variables, atom(a).size * size);
       const Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});

@@ -15,6 +15,7 @@
 // Coordinates of the mesh are variables, so one walk over a program stands for all its devices.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -189,6 +190,7 @@ private:
   bool removeInside(std::vector<Atom> &over, Term &body);
   bool splitVariables(std::vector<Atom> &over, Term &body);
   bool joinVariables(std::vector<Atom> &over, Term &body);
+  void visitIndices(Term t, const std::function<void(Index)> &seen) const;
   int64_t divisionsOf(Term t, const std::vector<Atom> &variables) const;
 
   std::vector<AtomNode> atoms;

@@ -21,10 +21,13 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/cuda/sampled_values.h"
 #include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/lower_contract.h"
 #include "compiler/codegen/strided_view.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "runtime/plan/gelu.h"
+#include "llvm/ADT/SetVector.h"
 #include <cmath>
 
 namespace cleave::codegen {
@@ -127,6 +130,28 @@ void replaceValue(Value value, Value made) {
   value.replaceAllUsesWith(castTo(builder, value.getDefiningOp(), made, elementOf(value)));
 }
 
+// Keeps on the command the operations that its activation stands for: those that `result` is made of, from `inputs` on.
+LogicalResult recordActivation(plan::ContractCommandOp command, ValueRange inputs, Value result) {
+  SetVector<Operation *> made;
+  SmallVector<Value> open{result};
+  while (!open.empty()) {
+    const Value value = open.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (llvm::is_contained(inputs, value) || !op || !made.insert(op)) continue;
+    llvm::append_range(open, op->getOperands());
+  }
+  Block block;
+  IRMapping copies;
+  for (Value input : inputs) copies.map(input, block.addArgument(input.getType(), input.getLoc()));
+  OpBuilder builder(command.getContext());
+  builder.setInsertionPointToEnd(&block);
+  SmallVector<Operation *> ordered(made.begin(), made.end());
+  llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  for (Operation *op : ordered) builder.clone(*op, copies);
+  func::ReturnOp::create(builder, result.getLoc(), copies.lookup(result));
+  return recordOperations(block, "activation", command);
+}
+
 // The first value of `u`'s elements that has the expected samples.
 Value valueThatIs(const SampledValues &values, Value u, const Samples &expected) {
   Value first;
@@ -141,7 +166,7 @@ class EpilogueFolder {
 public:
   EpilogueFolder(Block &block, const SymbolTable &symbols) : block(block), symbols(symbols) {}
 
-  void run() {
+  LogicalResult run() {
     const SmallVector<onnx::ContractOp> contracts(block.getOps<onnx::ContractOp>()); // they stay until eraseDead
     for (onnx::ContractOp contract : contracts) foldBias(contract);
     for (Activated &one : activated) {
@@ -155,6 +180,7 @@ public:
     for (Activated &one : activated)
       if (one.product.getMore().front().use_empty())
         rebuild(one.product, {.bias = one.product.getBias(), .activation = "gelu"}, {});
+    return failure(failures);
   }
 
 private:
@@ -186,7 +212,9 @@ private:
     epilogue.activation = "gelu";
     epilogue.keepsPreActivation = true;
     // The graph stays as it is until gradients have been found in it.
-    activated.push_back({rebuild(product, epilogue, product.getY().getType()), u, activation});
+    product = rebuild(product, epilogue, product.getY().getType());
+    failures |= failed(recordActivation(product, u, activation));
+    activated.push_back({product, u, activation});
   }
 
   // cuBLASLt wants rows of a multiple of 8 elements for it (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), in one matrix.
@@ -224,7 +252,9 @@ private:
         product.getN() != one.product.getN())
       return lowered.undo();
     Epilogue epilogue{.preActivation = one.product.getMore().front(), .activation = "gelu_gradient"};
-    replaceValue(x, rebuild(product, epilogue, {}).getY());
+    product = rebuild(product, epilogue, {});
+    failures |= failed(recordActivation(product, {d, one.u}, x));
+    replaceValue(x, product.getY());
   }
   static bool goesOnlyInto(Value x, Value from) {
     if (from == x) return true;
@@ -301,6 +331,7 @@ private:
   Block &block;
   const SymbolTable &symbols;
   SmallVector<Activated> activated;
+  bool failures = false;
 };
 
 struct FoldEpilogues : PassWrapper<FoldEpilogues, OperationPass<ModuleOp>> {
@@ -311,7 +342,9 @@ struct FoldEpilogues : PassWrapper<FoldEpilogues, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && function.getName() != "model") EpilogueFolder(function.front(), symbols).run();
+      if (!function.isExternal() && function.getName() != "model" &&
+          failed(EpilogueFolder(function.front(), symbols).run()))
+        return signalPassFailure();
   }
 };
 

@@ -34,7 +34,9 @@ void registerKernelPasses();
 // On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.
 inline constexpr llvm::StringLiteral scalarAttribute = "cleave.scalar";
 
-// On a kernel: the serialized Graph that RecordOperations leaves.
+// On a kernel, and on a product with an activation: the serialized Graph of what it computes.
 inline constexpr llvm::StringLiteral operationsAttribute = "plan.operations";
+// Sets it: the block's core ops, as the function `name`.
+mlir::LogicalResult recordOperations(mlir::Block &block, llvm::StringRef name, mlir::Operation *on);
 
 } // namespace cleave::codegen

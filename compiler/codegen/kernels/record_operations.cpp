@@ -18,27 +18,27 @@ struct RecordOperations : PassWrapper<RecordOperations, OperationPass<ModuleOp>>
   StringRef getArgument() const override { return "record-operations"; }
   StringRef getDescription() const override { return "Keep on each kernel what it computes"; }
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<plan::KernelOp>()) {
-      plan::Graph graph;
-      if (failed(training::exportBlock(kernel.getBlock(), kernel.getSymName(), scalarAttribute, graph)))
-        return signalPassFailure();
-      for (plan::GraphNode &node : *graph.mutable_nodes()) node.clear_name(); // of the first launch: not the kernel's
-      std::string bytes; // the same on every process: maps in the order of their keys
-      {
-        google::protobuf::io::StringOutputStream stream(&bytes);
-        google::protobuf::io::CodedOutputStream out(&stream);
-        out.SetSerializationDeterministic(true);
-        if (!graph.SerializeToCodedStream(&out)) {
-          kernel.emitOpError("its operations cannot be written");
-          return signalPassFailure();
-        }
-      }
-      kernel->setAttr(operationsAttribute, StringAttr::get(kernel.getContext(), bytes));
-    }
+    for (auto kernel : getOperation().getOps<plan::KernelOp>())
+      if (failed(recordOperations(kernel.getBlock(), kernel.getSymName(), kernel))) return signalPassFailure();
   }
 };
 
 } // namespace
+
+LogicalResult recordOperations(Block &block, StringRef name, Operation *on) {
+  plan::Graph graph;
+  if (failed(training::exportBlock(block, name, scalarAttribute, graph))) return failure();
+  for (plan::GraphNode &node : *graph.mutable_nodes()) node.clear_name(); // of the first launch: not the kernel's
+  std::string bytes; // the same on every process: maps in the order of their keys
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    if (!graph.SerializeToCodedStream(&out)) return on->emitOpError("its operations cannot be written");
+  }
+  on->setAttr(operationsAttribute, StringAttr::get(on->getContext(), bytes));
+  return success();
+}
 
 std::unique_ptr<Pass> createRecordOperationsPass() { return std::make_unique<RecordOperations>(); }
 

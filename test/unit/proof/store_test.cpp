@@ -118,6 +118,15 @@ TEST_F(Rules, whatIsInOneFactorAloneIsSummedThere) {
   EXPECT_NE(sum({l, i}, store.product({w({store.of(l)}), x({store.of(i), store.of(l)})})), nested);
 }
 
+TEST_F(Rules, partsThatAreDividedTogetherAreOneIndex) {
+  const Atom c = fresh(2), k = fresh(24), q = fresh(3), r = fresh(16);
+  auto squared = [&](Index a, Index b) { return store.product({x({a, b}), x({a, b})}); };
+  const Index v = store.add(store.scale(store.of(c), 24), store.of(k));
+  const Term whole = sum({q, r}, squared(store.of(q), store.of(r)));
+  EXPECT_EQ(sum({c, k}, squared(store.quotient(v, 16), store.remainder(v, 16))), whole);
+  EXPECT_NE(sum({c, k}, squared(store.quotient(v, 16), store.remainder(store.of(k), 16))), whole);
+}
+
 TEST_F(Rules, aConditionLimitsWhatIsDivided) {
   const Index v = dim(0, 16);
   EXPECT_EQ(store.inside(store.quotient(v, 8), 0, 1), store.inside(v, 0, 8));

@@ -69,6 +69,16 @@ Fault ofContract(const std::function<bool(plan::Contract &, Random &)> &change) 
     return command && change(*command->mutable_contract(), random);
   };
 }
+// On a product that ends as asked.
+Fault ofEpilogue(const std::function<bool(const plan::Contract &)> &fits,
+                 const std::function<void(plan::Contract &)> &change) {
+  return [=](plan::Plan &plan, Random &random) {
+    Command *command =
+        anyCommand(plan, random, [&](const Command &c) { return c.has_contract() && fits(c.contract()); });
+    if (command) change(*command->mutable_contract());
+    return command != nullptr;
+  };
+}
 Fault ofAttention(const std::function<bool(plan::Attention &)> &change) {
   return [=](plan::Plan &plan, Random &random) {
     Command *command = anyCommand(plan, random, [](const Command &c) { return c.has_attention(); });
@@ -205,6 +215,20 @@ const std::map<std::string, Fault> &faults() {
          c.mutable_out()->set_offset(std::max<int64_t>(0, c.out().offset() - 64));
          return true;
        })},
+      {"product without its bias", ofEpilogue([](const plan::Contract &c) { return c.has_bias(); },
+                                              [](plan::Contract &c) { c.clear_bias(); })},
+      {"product without its activation", ofEpilogue([](const plan::Contract &c) { return c.activation() != plan::Contract::NONE; },
+                                                    [](plan::Contract &c) {
+                                                      c.clear_activation();
+                                                      c.clear_pre_activation();
+                                                    })},
+      {"activation's gradient elsewhere", ofEpilogue([](const plan::Contract &c) { return c.activation() == plan::Contract::GELU_GRADIENT; },
+                                                     [](plan::Contract &c) { *c.mutable_pre_activation() = plan::Buffer(c.out()); })},
+      {"sum of an operand over other elements", ofEpilogue([](const plan::Contract &c) { return c.has_lhs_sum() || c.has_rhs_sum(); },
+                                                           [](plan::Contract &c) {
+                                                             plan::Buffer &sum = c.has_lhs_sum() ? *c.mutable_lhs_sum() : *c.mutable_rhs_sum();
+                                                             sum.set_offset(sum.offset() + 64);
+                                                           })},
       {"attention of another scale", ofAttention([](plan::Attention &a) {
          a.set_scale(a.scale() / 2);
          return true;
