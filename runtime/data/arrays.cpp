@@ -97,7 +97,7 @@ Status checkRowsAreOne(const Array &array, const Field &field, const std::string
 // Sample i has the elements offsets[i] up to, without it, offsets[i + 1] of the others.
 constexpr const char *offsetsName = "offsets";
 
-Result<std::vector<Piece>> samplesAt(const std::map<std::string, Array> &file, const std::string &path) {
+Result<std::vector<SamplePart>> samplesAt(const std::map<std::string, Array> &file, const std::string &path) {
   auto found = file.find(offsetsName);
   if (found == file.end() || found->second.shape.size() != 1 || isFloat(found->second.dtype))
     return inputError(fmt::format("{}: samples of several lengths need an array '{}' of integers: sample i is elements "
@@ -106,7 +106,7 @@ Result<std::vector<Piece>> samplesAt(const std::map<std::string, Array> &file, c
   std::vector<int64_t> offsets(static_cast<size_t>(found->second.shape[0]));
   CLEAVE_RETURN_IF_ERROR(
       convertElements(found->second, 0, std::ssize(offsets), plan::I64, reinterpret_cast<std::byte *>(offsets.data())));
-  std::vector<Piece> samples;
+  std::vector<SamplePart> samples;
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] <= offsets[i - 1] || offsets[0] < 0)
       return inputError(fmt::format("{}: '{}' must rise, it has {} and then {} at {}", path, offsetsName,
@@ -118,7 +118,7 @@ Result<std::vector<Piece>> samplesAt(const std::map<std::string, Array> &file, c
 
 Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vector<Field> &fields,
                                     const std::map<std::string, Array> &file) {
-  Result<std::vector<Piece>> samples = samplesAt(file, settings.path);
+  Result<std::vector<SamplePart>> samples = samplesAt(file, settings.path);
   if (!samples) return samples.status();
   const int64_t elements = samples->empty() ? 0 : samples->back().begin + samples->back().count;
   std::vector<RaggedSource> sources;

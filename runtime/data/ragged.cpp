@@ -22,16 +22,16 @@ void store(plan::DType type, double value, std::byte *out) {
 struct RaggedData {
   DataSettings settings;
   std::vector<RaggedSource> sources;
-  std::vector<Piece> pieces;
+  std::vector<SamplePart> pieces;
   std::vector<size_t> rows; // the first piece of each, and the end
   std::vector<double> pads; // by field
 
   int64_t positionsOf(int64_t row) const {
     int64_t positions = 0;
-    for (const Piece &piece : piecesOf(row)) positions += piece.count;
+    for (const SamplePart &piece : piecesOf(row)) positions += piece.count;
     return positions;
   }
-  std::span<const Piece> piecesOf(int64_t row) const {
+  std::span<const SamplePart> piecesOf(int64_t row) const {
     const auto at = static_cast<size_t>(row);
     return std::span(pieces).subspan(rows[at], rows[at + 1] - rows[at]);
   }
@@ -50,8 +50,8 @@ public:
   Status fill(size_t number, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &field = fieldList[number];
     for (int64_t row : indices) {
-      const Piece whole{0, lengthOfStep(field)};
-      const std::span<const Piece> pieces = field.withoutSamples ? std::span(&whole, 1) : data->piecesOf(row);
+      const SamplePart whole{0, lengthOfStep(field)};
+      const std::span<const SamplePart> pieces = field.withoutSamples ? std::span(&whole, 1) : data->piecesOf(row);
       if (!field.withoutSamples && !field.lengthDims.empty() && data->positionsOf(row) > whole.count)
         return inputError(fmt::format("{}: row {} has {} positions, input '{}' takes {}", data->settings.path, row,
                                       data->positionsOf(row), field.name, whole.count));
@@ -73,11 +73,11 @@ private:
     return field.lengthDims.empty() ? 1 : field.shape[field.lengthDims.front()];
   }
 
-  static Status copy(const Field &field, const RaggedSource &source, double pad, std::span<const Piece> pieces,
+  static Status copy(const Field &field, const RaggedSource &source, double pad, std::span<const SamplePart> pieces,
                      std::byte *out) {
     const int64_t inner = field.elements() / lengthOfStep(field), unit = byteSize(field.dtype);
     std::byte *const end = out + field.bytes();
-    for (const Piece &piece : pieces) {
+    for (const SamplePart &piece : pieces) {
       CLEAVE_RETURN_IF_ERROR(
           convertElements(*source.array, (piece.begin + source.shift) * inner, piece.count * inner, field.dtype, out));
       out += piece.count * inner * unit;
@@ -86,7 +86,7 @@ private:
     return Status::ok();
   }
 
-  void make(const Field &field, std::span<const Piece> pieces, std::byte *out) const {
+  void make(const Field &field, std::span<const SamplePart> pieces, std::byte *out) const {
     const Content content = contentOf(field);
     if (content == Content::Mask) return makeMask(field, pieces, out);
     const int64_t unit = byteSize(field.dtype), length = lengthOfStep(field);
@@ -101,13 +101,13 @@ private:
   }
 
   // Numbers of a float are added to the scores: 0 or minus infinity. Others say which positions are seen.
-  void makeMask(const Field &field, std::span<const Piece> pieces, std::byte *out) const {
+  void makeMask(const Field &field, std::span<const SamplePart> pieces, std::byte *out) const {
     const int64_t unit = byteSize(field.dtype), length = lengthOfStep(field);
     const bool isAdded = isFloat(field.dtype);
     const double hidden = isAdded ? -std::numeric_limits<double>::infinity() : 0, seen = isAdded ? 0 : 1;
     for (int64_t i = 0; i < length * length; ++i) store(field.dtype, hidden, out + unit * i);
     int64_t begin = 0;
-    for (const Piece &piece : pieces) {
+    for (const SamplePart &piece : pieces) {
       for (int64_t query = 0; query < piece.count; ++query)
         for (int64_t key = 0; key < (data->settings.causal ? query + 1 : piece.count); ++key)
           store(field.dtype, seen, out + unit * ((begin + query) * length + begin + key));
@@ -152,7 +152,7 @@ Status checkField(const DataSettings &settings, const Field &field, const Ragged
 }
 
 // Samples one behind the other, as long as they fit into a row.
-std::vector<size_t> rowsOf(const DataSettings &settings, const std::vector<Piece> &samples) {
+std::vector<size_t> rowsOf(const DataSettings &settings, const std::vector<SamplePart> &samples) {
   std::vector<size_t> rows;
   int64_t room = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -169,7 +169,7 @@ std::vector<size_t> rowsOf(const DataSettings &settings, const std::vector<Piece
 } // namespace
 
 Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> fields,
-                              std::vector<RaggedSource> sources, std::vector<Piece> samples) {
+                              std::vector<RaggedSource> sources, std::vector<SamplePart> samples) {
   auto data = std::make_shared<RaggedData>();
   for (size_t i = 0; i < fields.size(); ++i) {
     CLEAVE_RETURN_IF_ERROR(checkField(settings, fields[i], sources[i]));

@@ -4,9 +4,9 @@
 //     padded   lengthOf 3, 2, 6                                         aaa.....  bb......  cccccc..
 //     packed   lengthOf 5, 6: in their order, as long as they fit       aaabb...  cccccc..
 //
-// Fields that the data does not have are made, by their names (sequence.h): which positions are tokens, where a sample's
-// positions begin anew, which sample of the row each belongs to, and a mask of [positions, positions] in which those of
-// one sample see each other. Padding sees itself, so that a softmax over its row is a number.
+// Fields that the data does not have are made, by their names (sequence.h): which positions are tokens, where a
+// sample's positions begin anew, which sample of the row each belongs to, and a mask of [positions, positions] in which
+// those of one sample see each other. Padding sees itself, so that a softmax over its row is a number.
 #pragma once
 #include "runtime/data/array.h"
 #include "runtime/data/dataset.h"
@@ -15,7 +15,7 @@
 namespace cleave::runtime {
 
 // A sample, or a part of a long one: elements [begin, begin + count) along the first dimension of the arrays.
-struct Piece {
+struct SamplePart {
   int64_t begin, count;
 };
 
@@ -29,6 +29,6 @@ struct RaggedSource {
 // sample i. Errors: a sample that is longer than the longest length, labels without a number for padding, fields that
 // cannot be cut into samples.
 Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> fields,
-                              std::vector<RaggedSource> sources, std::vector<Piece> samples);
+                              std::vector<RaggedSource> sources, std::vector<SamplePart> samples);
 
 } // namespace cleave::runtime

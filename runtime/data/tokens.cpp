@@ -70,7 +70,7 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
   Result<Array> array = readTokens(settings);
   if (!array) return array.status();
   const int64_t total = array->shape[0], longest = settings.lengths.back();
-  std::vector<Piece> samples;
+  std::vector<SamplePart> samples;
   auto add = [&](int64_t begin, int64_t end) { // the last token is a label only
     for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
   };

@@ -106,7 +106,7 @@ TEST_F(RaggedTest, PacksSamplesSideBySide) {
 TEST_F(RaggedTest, RefusesSamplesThatCannotServe) {
   std::vector<std::vector<Field>> fields{ofLength(4), ofLength(8)};
   ASSERT_TRUE(markLengths(fields).isOk());
-  auto fault = [&](std::vector<Field> of, std::vector<Piece> samples) {
+  auto fault = [&](std::vector<Field> of, std::vector<SamplePart> samples) {
     auto made = makeRagged(settings, of, {{whole}, {whole}, {}, {}, {}, {}}, std::move(samples));
     EXPECT_FALSE(made.isOk());
     return made.status().message();
