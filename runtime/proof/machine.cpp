@@ -2,6 +2,7 @@
 #include "runtime/proof/machine.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -345,13 +346,12 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
   }
 }
 
-const plan::Graph &Machine::graphOf(int kernel) {
-  auto [found, isNew] = graphs.try_emplace(kernel);
+const plan::Graph &Machine::graphOf(const std::string &operations, const std::string &what) {
+  auto [found, isNew] = graphs.try_emplace(&operations);
   if (isNew &&
-      (plan.kernels(kernel).operations().empty() || !found->second.ParseFromString(plan.kernels(kernel).operations()) ||
-       found->second.functions_size() != 1))
-    throw Unproved{fmt::format("the plan does not say what the kernel '{}' computes: compile it again",
-                               plan.kernels(kernel).symbol())};
+      (operations.empty() || !found->second.ParseFromString(operations) || found->second.functions_size() != 1))
+    throw Unproved{fmt::format("the plan does not say what {} computes: compile it again", what)};
+  if (Status form = isNew ? runtime::checkGraph(found->second) : Status::ok(); !form) throw Unproved{form.message()};
   return found->second;
 }
 
@@ -371,7 +371,7 @@ std::vector<Tensor> Machine::compute(const plan::Graph &graph, const std::functi
 
 void Machine::launch(Rank &rank, const plan::Launch &launch) {
   const plan::Kernel &kernel = plan.kernels(launch.kernel());
-  const plan::Graph &graph = graphOf(launch.kernel());
+  const plan::Graph &graph = graphOf(kernel.operations(), fmt::format("the kernel '{}'", kernel.symbol()));
   const plan::GraphFunction &function = graph.functions(0);
   if (launch.buffers_size() != function.inputs_size() + function.outputs_size() ||
       kernel.num_outputs() != function.outputs_size())

@@ -95,8 +95,8 @@ private:
   Index affine(Rank &rank, const plan::AffineOfCoordinate &affine);
   Index coordinate(const Rank &rank, const std::string &axis);
   Index memberNumber(const Rank &rank, const google::protobuf::RepeatedPtrField<std::string> &axes);
-  const plan::Graph &graphOf(int kernel);
-  const plan::Graph &graphOf(const plan::Contract &product);
+  // Serialized in the plan; `what` computes so.
+  const plan::Graph &graphOf(const std::string &operations, const std::string &what);
   Tensor activated(Rank &rank, const plan::Contract &product);
   // The results of a graph of one function, whose inputs `values` has.
   std::vector<Tensor> compute(const plan::Graph &graph, const std::function<TensorType(int32_t)> &typeOf,
@@ -107,8 +107,7 @@ private:
   Store &store;
   Operations operations;
   std::vector<Rank> ranks;
-  std::map<int, plan::Graph> graphs;                                          // of kernels
-  std::map<std::string, plan::Graph> activations;                             // by Contract.operations
+  std::map<const std::string *, plan::Graph> graphs;                          // by where the plan has them
   std::map<std::pair<int, int>, std::map<int, std::deque<Message>>> messages; // by source, target; by channel
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;                // by axes, number
   std::map<std::pair<int, std::string>, int64_t> met;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <set>
+#include <stdexcept>
 
 namespace cleave::proof {
 namespace {
@@ -212,6 +213,15 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
 
 Tensor Operations::apply(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,
                          const std::vector<Index> &scalars) {
+  try {
+    return applied(node, operands, type, scalars);
+  } catch (const std::out_of_range &) { // of a vector's at()
+    throw Unproved{"its attributes or operands do not fit each other"};
+  }
+}
+
+Tensor Operations::applied(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,
+                           const std::vector<Index> &scalars) {
   const std::string &op = node.op();
   auto needs = [&](size_t count) {
     if (operands.size() != count) throw Unproved{fmt::format("it has {} operands, not {}", operands.size(), count)};

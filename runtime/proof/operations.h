@@ -82,6 +82,8 @@ private:
   Term binary(const std::string &op, Term a, Term b, plan::DType dtype);
   Term cast(Term x, plan::DType from, plan::DType to);
   Term number(const char *bytes, plan::DType dtype);
+  Tensor applied(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,
+                 const std::vector<Index> &scalars);
   Tensor contract(const plan::GraphNode &node, const Tensor &lhs, const Tensor &rhs, const TensorType &type);
   Tensor reduction(Reduce kind, const Tensor &x, const std::vector<int64_t> &axes, const TensorType &type);
   Tensor scores(const AttentionOperands &of);

@@ -5,14 +5,6 @@
 
 namespace cleave::proof {
 
-const plan::Graph &Machine::graphOf(const plan::Contract &product) {
-  auto [found, isNew] = activations.try_emplace(product.operations());
-  if (isNew && (product.operations().empty() || !found->second.ParseFromString(product.operations()) ||
-                found->second.functions_size() != 1 || found->second.functions(0).outputs_size() != 1))
-    throw Unproved{"the plan does not say what the product's activation computes: compile it again"};
-  return found->second;
-}
-
 void Machine::contract(Rank &rank, const plan::Contract &contract) {
   const bool isGradient = contract.activation() == plan::Contract::GELU_GRADIENT;
   const bool keepsPreActivation = contract.has_pre_activation() && !isGradient;
@@ -95,9 +87,10 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
 
 // What the activation's operations make of the product, which lies in `out`.
 Tensor Machine::activated(Rank &rank, const plan::Contract &product) {
-  const plan::Graph &graph = graphOf(product);
+  const plan::Graph &graph = graphOf(product.operations(), "the product's activation");
   const plan::GraphFunction &function = graph.functions(0);
-  if (function.inputs_size() != (product.activation() == plan::Contract::GELU_GRADIENT ? 2 : 1))
+  if (function.inputs_size() != (product.activation() == plan::Contract::GELU_GRADIENT ? 2 : 1) ||
+      function.outputs_size() != 1)
     throw Unproved{"the activation's operations have other operands than it"};
   auto typeOf = [&](int32_t value) {
     return TensorType{graph.values(value).dtype(), listOf(graph.values(value).shape())};

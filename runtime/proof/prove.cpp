@@ -1,5 +1,6 @@
 #include "runtime/proof/prove.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/verify/verify.h"
@@ -237,6 +238,7 @@ Result<Proof> prove(const plan::Plan &plan, bool roundsElsewhere) {
       plan::Graph graph;
       const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
       if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
+      if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
       Comparison(plan, *mesh, graph, proof).compare("step", suffix, microbatches);
       if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
         Comparison(plan, *mesh, graph, proof).compare("evaluate", suffix, 1);

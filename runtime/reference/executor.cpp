@@ -1,5 +1,6 @@
 #include "runtime/reference/executor.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/graph_form.h"
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -13,34 +14,6 @@ bool isInner(const std::string &op) { return op == "Read" || op == "Write" || op
 
 std::string describe(const TensorType &type) {
   return fmt::format("{}[{}]", plan::DType_Name(type.dtype), fmt::join(type.shape, ","));
-}
-
-// Checks the form that the rest assumes: values of a type, nodes that name them, as many as their kind needs.
-Status checkForm(const plan::Graph &graph) {
-  auto refuse = [](const std::string &what) { return inputError("reference graph: " + what); };
-  auto isValue = [&](int32_t value) { return value >= 0 && value < graph.values_size(); };
-  for (int i = 0; i < graph.values_size(); ++i) {
-    plan::Buffer value;
-    value.set_dtype(graph.values(i).dtype());
-    *value.mutable_shape() = graph.values(i).shape();
-    if (byteSize(value) < 0) return refuse(fmt::format("value {} has no valid type", i));
-  }
-  for (const plan::GraphNode &node : graph.nodes()) {
-    for (const auto *values : {&node.operands(), &node.results()})
-      for (int32_t value : *values)
-        if (!isValue(value))
-          return refuse(
-              fmt::format("node '{}' ({}) names value {} of {}", node.name(), node.op(), value, graph.values_size()));
-    const bool isWhole = node.op() == "Write" ? node.operands_size() == 1 : node.results_size() >= 1;
-    if (!isWhole) return refuse(fmt::format("node '{}' ({}) is not whole", node.name(), node.op()));
-  }
-  for (const plan::GraphFunction &function : graph.functions()) {
-    for (const plan::GraphInput &input : function.inputs())
-      if (!isValue(input.value())) return refuse(fmt::format("input '{}' is no value of it", input.name()));
-    for (const plan::GraphOutput &output : function.outputs())
-      if (!isValue(output.value())) return refuse(fmt::format("output '{}' is no value of it", output.name()));
-  }
-  return {};
 }
 
 } // namespace
@@ -57,7 +30,7 @@ Result<ReferenceExecutor> ReferenceExecutor::create(plan::Graph source, Precisio
   executor.graph = std::make_shared<const plan::Graph>(std::move(source));
   executor.precision = precision;
   const plan::Graph &graph = *executor.graph;
-  CLEAVE_RETURN_IF_ERROR(checkForm(graph));
+  if (Status form = checkGraph(graph); !form) return inputError("reference " + form.message());
   std::set<std::string> unknown;
   for (const plan::GraphNode &node : graph.nodes()) {
     if (!isInner(node.op()) && !canEvaluate(node.op())) unknown.insert(node.op());
@@ -100,8 +73,6 @@ Status ReferenceExecutor::prepare(const plan::GraphFunction &proto) {
   Function function;
   function.proto = &proto;
   for (int32_t index : proto.nodes()) {
-    if (index < 0 || index >= graph->nodes_size())
-      return inputError(fmt::format("reference graph: function '{}' names node {}", proto.name(), index));
     CLEAVE_RETURN_IF_ERROR(prepareNode(graph->nodes(index), function.nodes.emplace_back()));
   }
   // From the last node to the first: the first use met is the last of the run. Outputs are kept.
@@ -167,13 +138,7 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
   for (const Node &node : function.nodes) {
     const plan::GraphNode &proto = *node.proto;
     std::vector<const HostTensor *> operands;
-    for (int32_t operand : proto.operands()) {
-      auto value = values.find(operand);
-      if (value == values.end())
-        return inputError(
-            fmt::format("reference graph: '{}' ({}) uses a value before it is made", proto.name(), proto.op()));
-      operands.push_back(&value->second);
-    }
+    for (int32_t operand : proto.operands()) operands.push_back(&values.at(operand));
     if (proto.op() == "Read") {
       auto tensor = state.find(proto.symbol());
       if (tensor == state.end()) return inputError(fmt::format("parameter '{}' has no value", proto.symbol()));
