@@ -187,6 +187,7 @@ std::string differ(Store &store, Term a, Term b) {
   variables.insert(variables.end(), others.begin(), others.end());
   std::sort(variables.begin(), variables.end());
   variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
+  if (std::ranges::any_of(variables, [&](Atom v) { return store.atom(v).size <= 0; })) return {}; // no element differs
   int64_t steps = 0;
   for (uint64_t attempt = 0; attempt < 4; ++attempt) {
     Evaluation evaluation(store, steps);

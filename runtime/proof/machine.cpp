@@ -30,10 +30,17 @@ bool isOwnPlace(Store &store, Index linear) {
   std::ranges::sort(steps, std::ranges::greater(), [](const auto &step) { return step.first; });
   int64_t reach = 0, last = std::numeric_limits<int64_t>::max();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const auto &[factor, atom] = *step;
-    const bool isKnown = atom->kind == AtomNode::Var && atom->size > 0;
-    if (!isKnown || factor <= reach) return false;
-    reach += factor * (atom->size - 1);
+    const auto &[factor, stands] = *step;
+    const AtomNode *atom = stands;
+    int64_t size = atom->size;
+    if (atom->kind == AtomNode::Quotient) { // groups of neighbours along a dimension
+      const IndexNode &inner = store.node(atom->of);
+      if (inner.constant != 0 || inner.terms.size() != 1 || inner.terms.begin()->second != 1) return false;
+      atom = &store.atom(inner.terms.begin()->first);
+      size = (atom->size + size - 1) / size;
+    }
+    if (atom->kind != AtomNode::Var || atom->size <= 0 || factor <= reach) return false;
+    reach += factor * (size - 1);
     if (atom->variable == Variable::Fresh) continue;
     if (atom->variable != Variable::Dimension || atom->number >= last) return false;
     last = atom->number;

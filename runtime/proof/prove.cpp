@@ -15,6 +15,7 @@ namespace cleave::proof {
 namespace {
 
 constexpr int settledLevels = 14;     // of terms that are compared
+constexpr int64_t mostDevices = 16;   // that are looked at one by one
 constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 
 // One routine of the plan beside the unsplit step's functions.
@@ -123,6 +124,23 @@ private:
       }
   }
 
+  // Equal, or equal for every coordinate by itself: where devices read what different writes left.
+  bool sameOnEachDevice(Term a, Term b, int64_t devices) {
+    if (a == b) return true;
+    for (Term one : {a, b})
+      for (Atom c : std::vector<Atom>(store.term(one).variables)) {
+        const AtomNode axis = store.atom(c);
+        if (axis.variable != Variable::Coordinate) continue;
+        if (devices * axis.size > mostDevices) return false;
+        for (int64_t at = 0; at < axis.size; ++at) {
+          const Replacement here = {{c, store.constant(at)}};
+          if (!sameOnEachDevice(store.replace(a, here), store.replace(b, here), devices * axis.size)) return false;
+        }
+        return true;
+      }
+    return store.settled(a, settledLevels) == store.settled(b, settledLevels);
+  }
+
   void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
     Term found{}, wanted{};
     try {
@@ -136,7 +154,7 @@ private:
       found = store.settled(found, settledLevels);
       wanted = store.settled(wanted, settledLevels);
     }
-    if (found == wanted) {
+    if (sameOnEachDevice(found, wanted, 1)) {
       if (proof.proved.empty() || proof.proved.back() != tensor) proof.proved.push_back(tensor);
       return;
     }

@@ -54,6 +54,16 @@ TEST_F(Memories, columnsSideBySideAreOneTensor) {
   EXPECT_EQ(memory.read({false, 0, plan::F32}, {4, 5}), whole);
 }
 
+TEST_F(Memories, eachDeviceReadsAnotherWrite) {
+  memory.write({false, 0, plan::F32}, {3}, x("a", {3}));
+  memory.write({false, 12, plan::F32}, {3}, x("b", {3}));
+  auto at = [&](int64_t devices) { return store.of(store.variable(Variable::Coordinate, 0, devices)); };
+  const Term found = memory.read({false, 0, plan::F32}, store.scale(at(2), 3), {3}, {1});
+  EXPECT_EQ(found, store.sum(store.product({store.inside(at(2), 0, 1), x("a", {3})}),
+                             store.product({store.inside(at(2), 1, 2), x("b", {3})})));
+  EXPECT_THROW((void)memory.read({false, 0, plan::F32}, at(8), {1}, {1}), Unproved); // beyond what is written, and many
+}
+
 TEST_F(Memories, refusesWhatNobodyWrote) {
   EXPECT_EQ(whyNot({false, 0, plan::F32}, {4}), "it reads memory that nobody wrote");
   memory.write({false, 0, plan::F32}, {4}, x("x", {4}));
