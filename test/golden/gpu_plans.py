@@ -4,10 +4,14 @@
     gpu_plans.py --build BUILD [--models a,b]
 
 A plan for two nodes of eight H100s must pass `cleave verify --static`, which also takes a device of every program through
-a step on the null driver; one for a single A100 must assemble. golden.py --gpu compares numbers.
+a step on the null driver; one for a single A100 must assemble. Of each kernel ptxas says how many registers it needs, and
+whether it spills. golden.py --gpu compares numbers.
 """
 import argparse
+import os
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +20,41 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden  # noqa: E402
 
 CLUSTERS = ["h100-80g:8x2", "a100-80g:1"]
+# Of a thread: with 144 registers a multiprocessor of 65,536 has room for 455 threads.
+MOST_REGISTERS, MOST_SPILLED = 144, 32
+
+
+class Ptxas:
+    """ptxas that also tells what each kernel needs."""
+
+    def __init__(self, cleave, folder):
+        self.log = folder / "ptxas.log"
+        shown = subprocess.run([cleave, "--version"], capture_output=True, text=True, check=True).stdout
+        real = pathlib.Path(re.search(r"^ptxas +(.+)$", shown, re.M)[1]).resolve()
+        script = folder / "ptxas" / "bin" / "ptxas"
+        script.parent.mkdir(parents=True)
+        (folder / "ptxas" / "nvvm").symlink_to(real.parents[1] / "nvvm")  # libdevice
+        script.write_text(f"""#!/bin/sh
+exec {real} -v "$@" 2>> {self.log}
+""")
+        script.chmod(0o755)
+        os.environ["CLEAVE_PTXAS"] = str(script)
+
+    def kernels(self):
+        """name -> (registers, bytes stored and read again for want of them), of what was assembled since the last call."""
+        text = self.log.read_text()
+        self.log.unlink()
+        needs = re.findall(r"entry function '(\w+)'.*\n.*\n.*?(\d+) bytes spill stores, (\d+) bytes spill loads\n.*Used (\d+) registers",
+                           text)
+        return {name: (int(registers), int(stored) + int(loaded)) for name, stored, loaded, registers in needs}
+
+
+def check_needs(kernels, told):
+    if len(kernels) != int(re.search(r"^(\d+) GPU kernels", told, re.M)[1]):
+        raise golden.Failure(f"ptxas told of {len(kernels)} kernels: {told}")
+    for name, (registers, spilled) in kernels.items():
+        if registers > MOST_REGISTERS or spilled > MOST_SPILLED:
+            raise golden.Failure(f"{name} needs {registers} registers and spills {spilled} bytes")
 
 
 def main():
@@ -27,6 +66,7 @@ def main():
     cleave = args.build / "bin" / "cleave"
     passed = failed = 0
     with tempfile.TemporaryDirectory(prefix="cleave-gpu-plans-") as scratch:
+        ptxas = Ptxas(cleave, pathlib.Path(scratch))
         for model in models:
             folder = golden.prepare(model, pathlib.Path(scratch))
             for cluster in CLUSTERS:
@@ -36,6 +76,7 @@ def main():
                                         "--cluster", cluster, "-o", plan])
                     if "assembled by ptxas" not in told:
                         raise golden.Failure(f"the kernels were not assembled: {told}")
+                    check_needs(ptxas.kernels(), told)
                     golden.call([cleave, "verify", plan, "--static"])
                     print(f"PASS gpu plan {model} {cluster}: {told.splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
                           flush=True)
