@@ -210,12 +210,10 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       if (auto pieces =
               std::find_if(within.begin(), within.end(), [&](Term factor) { return isConcatenation(factor); });
           pieces != within.end()) {
-        const std::vector<double> times = definitionOf(*pieces).factors;
-        const std::vector<Term> children = open(*pieces);
         std::vector<std::pair<double, Term>> parts;
-        for (size_t i = 0; i < children.size(); ++i) {
-          *pieces = children[i];
-          parts.emplace_back(times[i], reduce(kind, over, product(within)));
+        for (Term piece : piecesOf(*pieces, within)) {
+          *pieces = piece;
+          parts.emplace_back(1.0, reduce(kind, over, product(within)));
         }
         return sum(parts);
       }

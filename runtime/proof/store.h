@@ -177,6 +177,7 @@ private:
   bool isBefore(Term a, Term b) const;
   Term compare(const std::string &name, Term a, Term b);
   bool isConcatenation(Term term) const;
+  std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
   bool useConditions(std::vector<Term> &factors, Term &result);
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);

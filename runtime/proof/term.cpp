@@ -383,66 +383,6 @@ void Store::mergeInside(std::vector<Term> &factors) {
   }
 }
 
-// Every term of the sum stands under a condition.
-bool Store::isConcatenation(Term t) const {
-  if (kindOf(t) != Kind::Sum) return false;
-  auto isInside = [&](Term child) { return kindOf(child) == Kind::Inside; };
-  for (Term child : definitionOf(t).children) {
-    const std::vector<Term> &factors = definitionOf(child).children;
-    if (!isInside(child) && !(kindOf(child) == Kind::Product && std::any_of(factors.begin(), factors.end(), isInside)))
-      return false;
-  }
-  return true;
-}
-
-// [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), and a condition times a sum of pieces is a sum of
-// pieces. True: `result` is their product.
-bool Store::useConditions(std::vector<Term> &factors, Term &result) {
-  bool hasCondition = false;
-  for (size_t i = 0; i < factors.size(); ++i) {
-    if (kindOf(factors[i]) != Kind::Inside) continue;
-    const DefinitionNode made = definitionOf(factors[i]);
-    const IndexNode index = node(term(factors[i]).arguments[0]);
-    const AtomNode first = atom(index.terms[0].first);
-    if (index.terms.size() == 1 && index.terms[0].second == 1 && first.kind == AtomNode::Var && first.size > 0) {
-      const int64_t low = std::max<int64_t>(made.low, 0), high = std::min(made.high, first.size);
-      const Atom v = index.terms[0].first;
-      bool changed = false;
-      for (size_t j = 0; j < factors.size(); ++j) {
-        if (i == j || !dependsOn(factors[j], v)) continue;
-        const int64_t divisions = divisionsOf(factors[j], {v});
-        if (high - low > 1 && divisions == 0) continue;
-        const Atom within = fresh(term(factors[j]).variables, high - low);
-        const Term moved = replace(factors[j], {{v, add(of(within), constant(low))}});
-        const Term back = replace(moved, {{within, subtract(of(v), constant(low))}});
-        if (high - low > 1 && divisionsOf(back, {v}) >= divisions) continue;
-        factors[j] = back;
-        changed = true;
-      }
-      if (changed) {
-        result = product(factors);
-        return true;
-      }
-    }
-    hasCondition = true;
-  }
-  for (size_t j = 0; j < factors.size() && hasCondition; ++j) {
-    const bool isPieces = kindOf(factors[j]) == Kind::Sum && definitionOf(factors[j]).fragility >= mostFragile - 1;
-    if (!isPieces) continue;
-    const std::vector<double> times = definitionOf(factors[j]).factors;
-    const std::vector<Term> children = open(factors[j]);
-    std::vector<std::pair<double, Term>> pieces;
-    for (size_t c = 0; c < children.size(); ++c) {
-      std::vector<Term> piece = factors;
-      piece[j] = children[c];
-      pieces.emplace_back(times[c], product(piece));
-    }
-    result = sum(pieces);
-    return true;
-  }
-  return false;
-}
-
 Term Store::product(const std::vector<Term> &given) {
   std::vector<Term> factors, left(given.rbegin(), given.rend());
   std::vector<double> numbers;

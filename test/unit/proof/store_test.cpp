@@ -127,6 +127,23 @@ TEST_F(Rules, partsThatAreDividedTogetherAreOneIndex) {
   EXPECT_NE(sum({c, k}, squared(store.quotient(v, 16), store.remainder(store.of(k), 16))), whole);
 }
 
+TEST_F(Rules, theSquareOfPiecesIsThatOfEach) {
+  const Atom v = fresh(8);
+  const Term low = store.inside(store.of(v), 0, 3), high = store.inside(store.of(v), 3, 8);
+  const Term a = x({store.of(v)}), b = w({store.of(v)}), c = store.function("Exp", {a}), d = store.function("Exp", {b});
+  auto pieces = [&](Term inLow, Term inHigh) {
+    return store.sum(store.product({low, inLow}), store.product({high, inHigh}));
+  };
+  const Term both = store.sum(pieces(a, b), pieces(c, d)), left = store.sum(a, c), right = store.sum(b, d);
+  EXPECT_EQ(sum({v}, store.product({both, both})),
+            store.sum(sum({v}, store.product({low, left, left})), sum({v}, store.product({high, right, right}))));
+  EXPECT_NE(sum({v}, store.product({both, both})), sum({v}, store.product({both, pieces(a, b)})));
+  // Beside another factor its terms are apart, wherever they were added.
+  const Term factor = store.function("Tanh", {a});
+  EXPECT_EQ(sum({v}, store.product({factor, both})), store.sum(sum({v}, store.product({factor, pieces(a, b)})),
+                                                               sum({v}, store.product({factor, pieces(c, d)}))));
+}
+
 TEST_F(Rules, aConditionLimitsWhatIsDivided) {
   const Index v = dim(0, 16);
   EXPECT_EQ(store.inside(store.quotient(v, 8), 0, 1), store.inside(v, 0, 8));
