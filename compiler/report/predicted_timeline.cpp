@@ -2,6 +2,7 @@
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/schedule/csv.h"
 #include "compiler/schedule/simulate.h"
+#include "runtime/plan/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -155,7 +156,7 @@ std::vector<std::string> collectiveLines(const Report &report, CollectivesOf par
     if (!one.tensors.empty()) line += fmt::format("; most of it {}", one.tensors[0].name);
     if (!one.tensors.empty() && one.tensors[0].alike > 1)
       line += fmt::format(" and {} alike", one.tensors[0].alike - 1);
-    lines.push_back(line + ")");
+    lines.push_back(runtime::printable(line + ")")); // names are of the model
   }
   if (more > 0) lines.push_back(fmt::format("others of {} kinds: {}", more, formatBytes(others)));
   return lines;

@@ -34,8 +34,8 @@ inline constexpr const char *passNames[] = {"forward", "backward", "input gradie
 
 // The parts of the step that have collectives of their own.
 enum class CollectivesOf { Forward, Backward, Step };
-// What they move, a line for each of the longest kinds, and why: "all_gather over tp: 12.5 MiB in 2 (a reader needs all of it)"; of a
-// pass the mean of all stages.
+// What they move, a line for each of the longest kinds, and why: "all_gather over tp: 12.5 MiB in 2 (a reader needs all
+// of it)"; of a pass the mean of all stages. Names are printable (runtime/plan/printable.h).
 std::vector<std::string> collectiveLines(const Report &report, CollectivesOf part);
 
 // Chrome's trace format (chrome://tracing, Perfetto): a process for each pipeline rank with threads for passes,
