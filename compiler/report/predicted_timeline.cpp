@@ -70,22 +70,33 @@ void addMemory(ChromeTrace &trace, const Report &report) {
   }
 }
 
-// The kinds of collectives of a part of the step: "all_gather over tp, reduce_scatter over tp".
-std::string collectiveNames(const Report &report, CollectivesOf part) {
-  std::string names;
-  for (const std::string &line : collectiveLines(report, part)) {
-    const std::string name = line.substr(0, line.find(':'));
-    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+// Those that go in a part of the step, with their bytes in it: of a pass the mean of all stages.
+std::vector<std::pair<const planner::CollectiveTotal *, double>> collectivesIn(const Report &report,
+                                                                               CollectivesOf part) {
+  const double passes = double(report.microbatches) * double(report.stages.size()) / double(report.mesh.axisSize("pp"));
+  std::vector<std::pair<const planner::CollectiveTotal *, double>> found;
+  for (const planner::CollectiveTotal &one : report.collectives) {
+    if (one.op == "send") continue;
+    const double once = one.bytes - one.forwardBytes - one.backwardBytes;
+    const double bytes = part == CollectivesOf::Step      ? (one.hidden ? one.bytes : once)
+                         : one.hidden                     ? 0
+                         : part == CollectivesOf::Forward ? one.forwardBytes / passes
+                                                          : one.backwardBytes / passes;
+    if (bytes > 1e-9 * one.bytes) found.emplace_back(&one, bytes);
   }
-  return names;
+  return found;
 }
 
-// Seconds of a microbatch's pass that are collectives.
-double collectivesOf(const Report &report, const Stage &stage, planner::ActionKind kind) {
-  const double forward = stage.forwardCommunicationSeconds / double(report.microbatches);
-  if (kind == planner::ActionKind::Forward) return forward;
-  if (kind == planner::ActionKind::BackwardWeight) return 0;
-  return stage.communicationSeconds / double(report.microbatches) - forward;
+std::string nameOf(const planner::CollectiveTotal &one) {
+  return fmt::format("{} over {}", one.op, fmt::join(one.axes, " and "));
+}
+
+// "all_gather over tp, reduce_scatter over tp"
+std::string collectiveNames(const Report &report, CollectivesOf part) {
+  std::vector<std::string> names;
+  for (const auto &[one, bytes] : collectivesIn(report, part))
+    if (std::ranges::find(names, nameOf(*one)) == names.end()) names.push_back(nameOf(*one));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 } // namespace
@@ -116,11 +127,8 @@ std::optional<PredictedTimeline> predictedTimeline(const Report &report) {
       const planner::ScheduledAction &action = schedule->rows[r][cell];
       const planner::ActionTime &time = simulation.actions[r][cell];
       const Stage &stage = report.stages[size_t(action.stage)];
-      TimedPass pass{action, time.start, time.end, collectivesOf(report, stage, action.kind), time.sent, time.sent};
-      if (time.sent > time.end)
-        pass.sendStart =
-            std::max(time.end, time.sent - (action.kind == planner::ActionKind::Forward ? stage.pass.sendForward
-                                                                                        : stage.pass.sendBackward));
+      TimedPass pass{action, time.start, time.end, passCollectives(report, stage, action.kind), time.sent, time.sent};
+      if (time.sent > time.end) pass.sendStart = std::max(time.end, time.sent - passSend(stage, action.kind));
       rank.passes.push_back(pass);
       last = std::max(last, time.end);
     }
@@ -132,30 +140,33 @@ std::optional<PredictedTimeline> predictedTimeline(const Report &report) {
   return timeline;
 }
 
+double passCollectives(const Report &report, const Stage &stage, planner::ActionKind kind) {
+  const double forward = stage.forwardCommunicationSeconds / double(report.microbatches);
+  if (kind == planner::ActionKind::Forward) return forward;
+  if (kind == planner::ActionKind::BackwardWeight) return 0;
+  return stage.communicationSeconds / double(report.microbatches) - forward;
+}
+
+double passSend(const Stage &stage, planner::ActionKind kind) {
+  if (kind == planner::ActionKind::BackwardWeight) return 0;
+  return kind == planner::ActionKind::Forward ? stage.pass.sendForward : stage.pass.sendBackward;
+}
+
 std::vector<std::string> collectiveLines(const Report &report, CollectivesOf part) {
-  const double passes = double(report.microbatches) * double(report.stages.size()) / double(report.mesh.axisSize("pp"));
   std::vector<std::string> lines;
   double others = 0; // bytes
   int64_t more = 0;
-  for (const planner::CollectiveTotal &one : report.collectives) {
-    if (one.op == "send") continue;
-    const double once = one.bytes - one.forwardBytes - one.backwardBytes;
-    const double bytes = part == CollectivesOf::Step      ? (one.hidden ? one.bytes : once)
-                         : one.hidden                     ? 0
-                         : part == CollectivesOf::Forward ? one.forwardBytes / passes
-                                                          : one.backwardBytes / passes;
-    if (!(bytes > 1e-9 * one.bytes)) continue;
+  for (const auto &[one, bytes] : collectivesIn(report, part)) {
     if (lines.size() == mostLines) {
       others += bytes;
       ++more;
       continue;
     }
-    const double count = double(one.count) * bytes / one.bytes;
-    std::string line = fmt::format("{} over {}: {} in {:.3g} ({}", one.op, fmt::join(one.axes, " and "),
-                                   formatBytes(bytes), count, one.why);
-    if (!one.tensors.empty()) line += fmt::format("; most of it {}", one.tensors[0].name);
-    if (!one.tensors.empty() && one.tensors[0].alike > 1)
-      line += fmt::format(" and {} alike", one.tensors[0].alike - 1);
+    std::string line = fmt::format("{}: {} in {:.3g} ({}", nameOf(*one), formatBytes(bytes),
+                                   double(one->count) * bytes / one->bytes, one->why);
+    if (!one->tensors.empty()) line += fmt::format("; most of it {}", one->tensors[0].name);
+    if (!one->tensors.empty() && one->tensors[0].alike > 1)
+      line += fmt::format(" and {} alike", one->tensors[0].alike - 1);
     lines.push_back(runtime::printable(line + ")")); // names are of the model
   }
   if (more > 0) lines.push_back(fmt::format("others of {} kinds: {}", more, formatBytes(others)));

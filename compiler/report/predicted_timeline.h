@@ -30,12 +30,16 @@ struct PredictedTimeline {
 // From the times of the stages and their sends. Nothing where the schedule is not known here.
 std::optional<PredictedTimeline> predictedTimeline(const Report &report);
 
+// Seconds of one microbatch's pass: its collectives that nothing hides, and the send of its result.
+double passCollectives(const Report &report, const Stage &stage, planner::ActionKind kind);
+double passSend(const Stage &stage, planner::ActionKind kind);
+
 inline constexpr const char *passNames[] = {"forward", "backward", "input gradient", "weight gradient"};
 
 // The parts of the step that have collectives of their own.
 enum class CollectivesOf { Forward, Backward, Step };
-// What they move, a line for each of the longest kinds, and why: "all_gather over tp: 12.5 MiB in 2 (a reader needs all
-// of it)"; of a pass the mean of all stages. Names are printable (runtime/plan/printable.h).
+// A line for each of the longest kinds, with bytes, count and reason; of a pass the mean of all stages:
+// "all_gather over tp: 12.5 MiB in 2 (a reader needs all of it)". Names are printable (runtime/plan/printable.h).
 std::vector<std::string> collectiveLines(const Report &report, CollectivesOf part);
 
 // Chrome's trace format (chrome://tracing, Perfetto): a process for each pipeline rank with threads for passes,

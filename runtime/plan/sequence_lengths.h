@@ -9,7 +9,7 @@
 
 namespace cleave::runtime {
 
-// What the names of a length's routines and fragments end with: "@128"; of the longest nothing.
+// The end of the names of a length's routines and fragments: "@128", and "" for the longest.
 inline std::string shorterSuffix(int64_t length) { return "@" + std::to_string(length); }
 inline std::string_view suffixIn(std::string_view name) { return name.substr(std::min(name.find('@'), name.size())); }
 inline std::string suffixOf(const plan::Plan &plan, size_t length) {

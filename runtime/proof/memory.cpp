@@ -10,7 +10,7 @@ namespace cleave::proof {
 namespace {
 constexpr int mostPieces = 12;       // cuts of a read, one in the other
 constexpr size_t mostEnds = 4;       // of the parts of one cut
-constexpr int64_t mostDevices = 4;   // along an axis, that are looked at one by one
+constexpr int64_t mostReaders = 4;   // along an axis, that are looked at one by one
 constexpr int64_t mostValues = 1024; // of a variable that is tried value by value
 } // namespace
 
@@ -195,7 +195,7 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
   }
   // Another write on each device along an axis.
   for (Atom c : store.node(index).variables) {
-    if (store.atom(c).variable != Variable::Coordinate || store.atom(c).size > mostDevices) continue;
+    if (store.atom(c).variable != Variable::Coordinate || store.atom(c).size > mostReaders) continue;
     std::vector<std::pair<double, Term>> sum;
     for (int64_t at = 0; at < store.atom(c).size; ++at) {
       const Term value = resolve(cells, place, store.replace(element, {{c, store.constant(at)}}), over, pieces + 1);

@@ -16,31 +16,41 @@ bool Store::isConcatenation(Term t) const {
   return true;
 }
 
-// The terms of a sum that is one of the factors. Of a square those with the same conditions stay together:
+// The terms of a sum that is one of the factors. In a square those with the same conditions stay together:
 // ([q] a + [k] b + [q] c) squared is [q] (a + c) (a + c) + [k] b b.
 std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
   const std::vector<double> times = definitionOf(t).factors;
   const std::vector<Term> children = open(t);
-  std::vector<std::pair<std::vector<Term>, std::vector<std::pair<double, Term>>>> values; // by their conditions
-  std::vector<Term> apart, together;
+  std::vector<std::vector<Term>> others; // of each child: its factors that are no conditions
+  std::vector<std::pair<std::vector<Term>, std::vector<size_t>>> groups; // children by their conditions
   for (size_t i = 0; i < children.size(); ++i) {
-    apart.push_back(times[i] == 1 ? children[i] : sum({{times[i], children[i]}}));
-    std::vector<Term> conditions, others;
+    std::vector<Term> conditions;
+    others.emplace_back();
     for (Term factor : kindOf(children[i]) == Kind::Product ? open(children[i]) : std::vector{children[i]})
-      (kindOf(factor) == Kind::Inside ? conditions : others).push_back(factor);
+      (kindOf(factor) == Kind::Inside ? conditions : others.back()).push_back(factor);
     std::ranges::sort(conditions);
-    auto known = std::ranges::find(values, conditions, [](const auto &value) { return value.first; });
-    if (known == values.end()) known = values.insert(values.end(), {conditions, {}});
-    known->second.emplace_back(times[i], others.size() == 1 ? others[0] : product(others));
+    auto known = std::ranges::find(groups, conditions, [](const auto &group) { return group.first; });
+    if (known == groups.end()) known = groups.insert(groups.end(), {conditions, {}});
+    known->second.push_back(i);
   }
+  auto valueOf = [&](const std::vector<size_t> &group) {
+    std::vector<std::pair<double, Term>> terms;
+    for (size_t i : group) terms.emplace_back(times[i], product(others[i]));
+    return sum(terms);
+  };
   bool isSquare = std::ranges::count(factors, t) > 1;
-  for (auto &[conditions, value] : values) {
-    const Term all = sum(value);
-    isSquare = isSquare || (value.size() > 1 && std::ranges::find(factors, all) != factors.end());
-    conditions.push_back(all);
-    together.push_back(product(conditions));
-  }
-  return isSquare ? together : apart;
+  for (const auto &[conditions, group] : groups)
+    isSquare = isSquare || (group.size() > 1 && std::ranges::find(factors, valueOf(group)) != factors.end());
+  std::vector<Term> pieces;
+  if (isSquare)
+    for (auto &[conditions, group] : groups) {
+      conditions.push_back(valueOf(group));
+      pieces.push_back(product(conditions));
+    }
+  else
+    for (size_t i = 0; i < children.size(); ++i)
+      pieces.push_back(times[i] == 1 ? children[i] : sum({{times[i], children[i]}}));
+  return pieces;
 }
 
 // [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), and a condition times a sum of pieces is a sum of

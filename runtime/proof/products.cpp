@@ -85,7 +85,7 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
   rank.memory.write(out, result.shape, value);
 }
 
-// What the activation's operations make of the product, which lies in `out`.
+// The result of the activation's operations on the product, which lies in `out`.
 Tensor Machine::activated(Rank &rank, const plan::Contract &product) {
   const plan::Graph &graph = graphOf(product.operations(), "the product's activation");
   const plan::GraphFunction &function = graph.functions(0);

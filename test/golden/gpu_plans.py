@@ -4,7 +4,7 @@
     gpu_plans.py --build BUILD [--models a,b]
 
 A plan for two nodes of eight H100s must pass `cleave verify --static`, which also takes a device of every program through
-a step on the null driver; one for a single A100 must assemble. Of each kernel ptxas says how many registers it needs, and
+a step on the null driver; one for a single A100 must assemble. ptxas says how many registers each kernel needs, and
 whether it spills. golden.py --gpu compares numbers.
 """
 import argparse
@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden  # noqa: E402
 
 CLUSTERS = ["h100-80g:8x2", "a100-80g:1"]
-# Of a thread: with 144 registers a multiprocessor of 65,536 has room for 455 threads.
+# A thread's: with 144 registers a multiprocessor of 65,536 has room for 455 threads.
 MOST_REGISTERS, MOST_SPILLED = 144, 32
 
 

@@ -78,14 +78,14 @@ std::string Document::take() const {
 {sections}</main>
 <script>
 {script}</script>
-{timeline}</body>
+<script>
+{timeline}</script>
+</body>
 </html>
 )",
                      fmt::arg("title", escape(title)), fmt::arg("style", style), fmt::arg("head", head),
                      fmt::arg("links", links), fmt::arg("sections", sections), fmt::arg("script", script),
-                     fmt::arg("timeline", sections.find("<figure class=\"timeline\">") == std::string::npos
-                                              ? ""
-                                              : fmt::format("<script>\n{}</script>\n", timelineScript)));
+                     fmt::arg("timeline", timelineScript));
 }
 
 } // namespace cleave::report

@@ -68,12 +68,11 @@ Json stagesJson(const Report &report, const Units &units) {
                                          : fmt::format("blocks {} to {}", blocks, blocks + stage.blocks - 1);
     blocks += stage.blocks;
     for (planner::ActionKind kind : {planner::ActionKind::Forward, planner::ActionKind::Backward,
-                                     planner::ActionKind::BackwardInput, planner::ActionKind::BackwardWeight})
+                                     planner::ActionKind::BackwardInput, planner::ActionKind::BackwardWeight}) {
       json["passes"].push_back(units.of(stage.pass.of(kind)));
-    const double forward = stage.forwardCommunicationSeconds / double(report.microbatches);
-    const double backward = stage.communicationSeconds / double(report.microbatches) - forward;
-    json["collectives"] = {units.of(forward), units.of(backward)};
-    json["sends"] = {units.of(stage.pass.sendForward), units.of(stage.pass.sendBackward)};
+      json["collectives"].push_back(units.of(passCollectives(report, stage, kind)));
+      json["sends"].push_back(units.of(passSend(stage, kind)));
+    }
     json["bytes"] = {formatBytes(stage.sentForwardBytes), formatBytes(stage.sentBackwardBytes)};
     stages.push_back(std::move(json));
   }
@@ -90,6 +89,7 @@ std::string timeline(const Report &report) {
   size_t passes = 0, shown = 0;
   for (size_t r = 0; r < ranks; ++r) passes += predicted->ranks[r].passes.size();
   Json data = {{"unit", units.seconds},
+               {"kinds", passNames},
                {"forward", collectiveLines(report, CollectivesOf::Forward)},
                {"backward", collectiveLines(report, CollectivesOf::Backward)},
                {"step", collectiveLines(report, CollectivesOf::Step)},

@@ -1,7 +1,6 @@
 // Draws the predicted step from the data of timeline.cpp: for each rank a lane for passes, one for the collectives that
 // they wait for, one for what is sent. The region scrolls, and what is in sight is drawn.
 "use strict";
-const passNames = ["forward", "backward", "input gradient", "weight gradient"];
 const lanes = [{ top: 2, height: 16 }, { top: 19, height: 7 }, { top: 27, height: 7 }];
 const rankHeight = 38, axisHeight = 26, labelWidth = 64;
 
@@ -20,23 +19,24 @@ function spansOf(rank, data) {
     const [code, microbatch, wait, delay] = /^(\w+)(?:\.(\w+))?(?:\+(\w+))?(?:~(\w+))?$/.exec(word).slice(1)
       .map((digits) => digits && parseInt(digits, 36));
     const kind = code % 4, number = rank.stages[code >> 2], stage = data.stages[number], back = kind > 0 ? 1 : 0;
+    const pass = data.kinds[kind];
     const one = microbatch ?? next.get(code) ?? 0;
     next.set(code, one + 1);
     const begin = now + (wait ?? 0), end = now = begin + stage.passes[kind];
-    const waited = passNames[kind] === "weight gradient" ? 0 : Math.min(stage.collectives[back], end - begin);
+    const waited = Math.min(stage.collectives[kind], end - begin), sent = stage.sends[kind];
     const where = `microbatch ${one}, stage ${number}${stage.blocks ? ` (${stage.blocks})` : ""}`;
-    const name = `${passNames[kind]}, ${where}`;
+    const name = `${pass}, ${where}`;
     const more = [], add = (lane, span) => { spans[lane].push(span); more.push(span); };
-    spans[0].push({ begin, end, colour: passNames[kind].replace(" ", "-"), microbatch: one, more, tell: () =>
+    spans[0].push({ begin, end, colour: pass.replace(" ", "-"), microbatch: one, more, tell: () =>
       `${name}: ${time(end - begin)}, of which ${time(waited)} collectives; from ${time(begin)} to ${time(end)}` });
     if (waited > 0)
       add(1, { begin: end - waited, end, colour: "exposed", tell: () =>
         [`collectives that the pass waits for, ${time(waited)}: ${name}${data.stages.length > 1 ? "; the mean of the stages is" : ""}`,
           ...(back ? data.backward : data.forward)].join("\n") });
     const to = number + (back ? -1 : 1), start = end + (delay ?? 0);
-    if (stage.sends[back] > 0 && passNames[kind] !== "weight gradient" && data.stages[to] && !rank.stages.includes(to))
-      add(2, { begin: start, end: start + stage.sends[back], colour: "pp", tell: () =>
-        `${back ? "gradients" : "activations"} of ${where} to stage ${to}: ${stage.bytes[back]} in ${time(stage.sends[back])}` });
+    if (sent > 0 && data.stages[to] && !rank.stages.includes(to))
+      add(2, { begin: start, end: start + sent, colour: "pp", tell: () =>
+        `${back ? "gradients" : "activations"} of ${where} to stage ${to}: ${stage.bytes[back]} in ${time(sent)}` });
   }
   if (rank.after) {
     const [reduction, update, end] = rank.after;
@@ -104,14 +104,15 @@ function drawTimeline(figure) {
     context.scale(devicePixelRatio, devicePixelRatio);
     context.font = "12px system-ui, sans-serif";
     context.textAlign = "center";
-    const right = canvas.clientWidth, from = region.scrollLeft / scale();
+    const right = canvas.clientWidth, perUnit = scale(), scrolled = region.scrollLeft, from = scrolled / perUnit;
+    const placeOf = (time) => labelWidth + time * perUnit - scrolled;
     ranks.forEach((spans, r) => {
       const top = r * rankHeight;
       context.fillStyle = colour("panel");
       context.fillRect(labelWidth, top + lanes[0].top, right, lanes[0].height);
       spans.forEach((lane, l) => {
-        for (let i = Math.max(0, lastAt(lane, from) - 1); i < lane.length && xOf(lane[i].begin) < right; ++i) {
-          const one = lane[i], x = xOf(one.begin), width = xOf(one.end) - x, y = top + lanes[l].top;
+        for (let i = Math.max(0, lastAt(lane, from) - 1); i < lane.length && placeOf(lane[i].begin) < right; ++i) {
+          const one = lane[i], x = placeOf(one.begin), width = placeOf(one.end) - x, y = top + lanes[l].top;
           const isPass = one.microbatch !== undefined;
           context.fillStyle = isPass && byMicrobatch ? `oklch(0.62 0.14 ${one.microbatch * 137.5})` : colour(one.colour);
           context.fillRect(x, y, width > 3 ? width - 0.5 : width, lanes[l].height);
@@ -133,9 +134,9 @@ function drawTimeline(figure) {
     context.textAlign = "right";
     ranks.forEach((_, r) => context.fillText(ranks.length > 1 ? `rank ${r}` : "a device", labelWidth - 6, r * rankHeight + 14));
     context.textAlign = "center";
-    const distance = tickDistance(90 / scale() * data.unit), bottom = ranks.length * rankHeight;
+    const distance = tickDistance(90 / perUnit * data.unit), bottom = ranks.length * rankHeight;
     for (let tick = Math.ceil(from * data.unit / distance); tick * distance <= last * data.unit * 1.0001; ++tick) {
-      const x = xOf(tick * distance / data.unit);
+      const x = placeOf(tick * distance / data.unit);
       if (x > right) break;
       context.fillRect(x, bottom, 1, 5);
       context.fillText(tick ? secondsText(tick * distance) : "0", Math.min(x, right - 20), bottom + 18);
@@ -172,7 +173,7 @@ function drawTimeline(figure) {
     const y = offsetY % rankHeight, spans = ranks[Math.floor(offsetY / rankHeight)];
     const lane = lanes.findLastIndex(({ top }) => y >= top), time = (offsetX - labelWidth + region.scrollLeft) / scale();
     if (!spans || lane < 0 || offsetX < labelWidth) return;
-    const one = spans[lane].slice(0, lastAt(spans[lane], time) + 1).slice(-2).findLast(({ end }) => end >= time);
+    const at = lastAt(spans[lane], time), one = spans[lane].slice(Math.max(0, at - 1), at + 1).findLast(({ end }) => end >= time);
     if (one && one !== chosen) choose(one);
   });
   canvas.addEventListener("keydown", (event) => {

@@ -50,7 +50,7 @@ for rank in range(ranks):
     alike(seconds(event for event in of_passes if "F" in event["name"]), sum(stage["forward_communication_s"] for stage in own))
     assert all(event["args"]["what"] for event in of_passes)
     assert bool(update) == any(stage["update_s"] > 0 for stage in own)
-    # What leaves for another rank: activations forward, gradients back.
+    # Each rank sends others activations forward, and gradients back.
     for name, way, step in (("activations", "forward", 1), ("gradients", "backward", -1)):
         sent = [event for event in lane["transfers"] if event["name"] == name]
         senders = [number for number, stage in enumerate(stages) if stage["rank"] == rank
