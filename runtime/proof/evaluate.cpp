@@ -88,10 +88,9 @@ private:
   std::optional<double> compute(Definition d, const std::vector<int64_t> &at) {
     const DefinitionNode &made = store.definition(d); // no term is made meanwhile
     Values values;
-    for (size_t i = 0; i < at.size(); ++i)
-      values[store.variable(Variable::Parameter, static_cast<int64_t>(i), 0)] = at[i];
+    for (size_t i = 0; i < at.size(); ++i) values[store.parameter(static_cast<int64_t>(i))] = at[i];
     std::vector<double> children;
-    if (made.kind != Kind::Reduction && made.kind != Kind::Opaque) {
+    if (made.kind != Kind::Reduction && made.kind != Kind::Opaque && made.kind != Kind::Microbatches) {
       for (Term child : made.children) {
         std::optional<double> one = value(child, values);
         if (!one) return std::nullopt;
@@ -123,6 +122,16 @@ private:
       return function(made.name, children);
     case Kind::Reduction:
       return reduction(made, values);
+    case Kind::Microbatches: {
+      double sum = 0;
+      for (int64_t m = made.low; m < made.high; ++m) {
+        values[store.variable(Variable::Bound, 0, 0)] = m;
+        const std::optional<double> one = value(made.children[0], values);
+        if (!one) return std::nullopt;
+        sum += *one;
+      }
+      return sum;
+    }
     default:
       return std::nullopt;
     }
@@ -187,13 +196,18 @@ std::string differ(Store &store, Term a, Term b) {
   variables.insert(variables.end(), others.begin(), others.end());
   std::sort(variables.begin(), variables.end());
   variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
-  if (std::ranges::any_of(variables, [&](Atom v) { return store.atom(v).size <= 0; })) return {}; // no element differs
+  auto hasNoValue = [&](Atom v) { return store.atom(v).size <= 0 && store.atom(v).variable != Variable::Microbatch; };
+  if (std::ranges::any_of(variables, hasNoValue)) return {}; // no element differs
   int64_t steps = 0;
   for (uint64_t attempt = 0; attempt < 4; ++attempt) {
     Evaluation evaluation(store, steps);
     std::string where;
     for (Atom v : variables) {
       const AtomNode &atom = store.atom(v);
+      if (atom.variable == Variable::Microbatch) {
+        evaluation.variables[v] = atom.number;
+        continue;
+      }
       const auto size = static_cast<uint64_t>(atom.size);
       const int64_t at = attempt == 0   ? 0
                          : attempt == 1 ? atom.size - 1

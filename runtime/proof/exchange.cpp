@@ -27,6 +27,7 @@ bool Machine::collective(Rank &rank, const plan::Collective &collective) {
   if (!isOfStages) {
     from[rank.number] = inputs();
   } else {
+    stopRecording(rank);
     const int64_t number = met[{rank.number, group}];
     Meeting &meeting = meetings[{group, number}];
     if (!meeting.inputs.count(rank.number)) meeting.inputs[rank.number] = inputs();
@@ -159,8 +160,7 @@ bool Machine::transfer(Rank &rank, const plan::Transfer &transfer) {
   const plan::Buffer &buffer = transfer.buffer();
   if (transfer.direction() == plan::Transfer::SEND) {
     const Tensor sent = tensor(rank, buffer);
-    messages[{rank.number, static_cast<int>(peer)}][transfer.channel()].push_back(
-        {sent.dtype, sent.shape, sent.value, transfer.tag()});
+    send(rank, {static_cast<int>(peer), transfer.channel(), {sent.dtype, sent.shape, sent.value, transfer.tag()}});
     return true;
   }
   auto &queue = messages[{static_cast<int>(peer), rank.number}][transfer.channel()];
@@ -170,6 +170,7 @@ bool Machine::transfer(Rank &rank, const plan::Transfer &transfer) {
   if (message.dtype != buffer.dtype() || message.tag != transfer.tag() ||
       message.shape != std::vector<int64_t>(buffer.shape().begin(), buffer.shape().end()))
     throw Unproved{"it receives another tensor than it is sent"};
+  if (rank.recording) rank.recording->received.push_back({static_cast<int>(peer), transfer.channel(), message});
   store_(rank, buffer, message.value);
   return true;
 }

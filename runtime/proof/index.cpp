@@ -130,6 +130,11 @@ Index Store::intern(int64_t constant, const std::map<Atom, int64_t> &sum) {
 Atom Store::variable(Variable kind, int64_t number, int64_t size) {
   return intern(AtomNode{AtomNode::Var, kind, number, size, {}, {}});
 }
+Atom Store::parameter(int64_t number) {
+  while (parameters.size() <= static_cast<size_t>(number))
+    parameters.push_back(variable(Variable::Parameter, static_cast<int64_t>(parameters.size()), 0));
+  return parameters[static_cast<size_t>(number)];
+}
 Atom Store::fresh(const std::vector<Atom> &beside, int64_t size) {
   int64_t number = 0;
   for (Atom part : beside)
@@ -190,6 +195,8 @@ bool Store::joinQuotients(int64_t &constant, std::map<Atom, int64_t> &sum) {
 }
 
 Index Store::add(Index a, Index b) {
+  if (a == Index{0}) return b;
+  if (b == Index{0}) return a;
   const IndexNode left = node(a), right = node(b);
   int64_t constant = checkedAdd(left.constant, right.constant);
   std::map<Atom, int64_t> sum(left.terms.begin(), left.terms.end());
@@ -298,6 +305,9 @@ bool Store::dependsOn(Index index, Atom variable) const {
 
 Index Store::replace(Index index, const Replacement &by) {
   if (std::none_of(by.begin(), by.end(), [&](const auto &pair) { return dependsOn(index, pair.first); })) return index;
+  if (const IndexNode &only = node(index); only.terms.size() == 1 && only.constant == 0 && only.terms[0].second == 1)
+    for (const auto &[variable, value] : by)
+      if (variable == only.terms[0].first) return value;
   const IndexNode from = node(index);
   Index result = constant(from.constant);
   for (auto [part, factor] : from.terms) {

@@ -88,14 +88,15 @@ Machine::Machine(const plan::Plan &plan, const dist::Mesh &mesh, Store &store)
 }
 
 Term Machine::input(Store &store, const std::string &name, int64_t microbatch, const std::vector<Index> &at) {
-  return store.leaf(fmt::format("{} of microbatch {}", name, microbatch), at);
+  std::vector<Index> all{store.of(store.microbatch(microbatch))};
+  all.insert(all.end(), at.begin(), at.end());
+  return store.leaf(name + " of microbatch", std::move(all));
 }
 Term Machine::hostScalar(Store &store, plan::HostScalar::Kind kind, double base, int64_t microbatch,
                          const std::vector<Index> &at) {
   std::string name = plan::HostScalar::Kind_Name(kind);
   if (kind == plan::HostScalar::ONE_MINUS_POWER) name += fmt::format(" of {:a}", base);
-  if (kind == plan::HostScalar::STEP) name += fmt::format(" of microbatch {}", microbatch);
-  return store.leaf(name, kind == plan::HostScalar::STEP ? at : std::vector<Index>());
+  return kind == plan::HostScalar::STEP ? input(store, name, microbatch, at) : store.leaf(name, {});
 }
 
 Index Machine::coordinate(const Rank &rank, const std::string &axis) {
@@ -216,6 +217,9 @@ void Machine::run(const std::string &name) {
     moved = false;
     for (Rank &rank : ranks)
       while (!isDone(rank) && advance(rank)) moved = true;
+    isPatient = false;
+    for (auto rank = ranks.begin(); rank != ranks.end() && !moved; ++rank) moved = !isDone(*rank) && advance(*rank);
+    isPatient = true;
   }
   for (Rank &rank : ranks)
     if (!isDone(rank)) throw Unproved{"it waits for another device, which sends nothing"};
@@ -233,6 +237,15 @@ bool Machine::advance(Rank &rank) {
   nowSlot = action.slot();
   if (!rank.isFilled) {
     nowCommand = nullptr;
+    switch (replay(rank)) {
+    case Replay::Done:
+      ++rank.action;
+      return true;
+    case Replay::Waits:
+      return false;
+    case Replay::Unknown:
+      startRecording(rank);
+    }
     fillInputs(rank, fragment, action, rank.action == 0);
     rank.isFilled = true;
     rank.happened.clear();
@@ -262,6 +275,7 @@ bool Machine::advance(Rank &rank) {
   }
   for (size_t lane = 0; lane < rank.lanes.size(); ++lane)
     if (rank.next[lane] < rank.lanes[lane].size()) return moved;
+  finishRecording(rank);
   ++rank.action;
   rank.isFilled = false;
   return true;

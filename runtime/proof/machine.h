@@ -50,6 +50,30 @@ public:
                          const std::vector<Index> &at);
 
 private:
+  struct Message {
+    plan::DType dtype;
+    std::vector<int64_t> shape;
+    Term value;
+    int tag;
+  };
+  struct Parcel { // to or from another program
+    int program;
+    int32_t channel;
+    Message message;
+  };
+  struct Sum {
+    size_t needed; // of the effect
+    Term each;
+  };
+  // One run of an action, noted: what it found, left, received and sent, of its microbatch.
+  struct Run {
+    Atom microbatch{};
+    const plan::Action *action = nullptr;
+    Effect effect{};
+    std::vector<Parcel> received{}, sent{};            // in order
+    std::map<Definition, Store::Original> originals{}; // of this run
+    std::vector<std::optional<Sum>> sums{};            // of each cell that it leaves: the cell that was added to
+  };
   struct Rank {
     int number = 0;
     const plan::Program *program = nullptr;
@@ -60,12 +84,8 @@ private:
     std::vector<std::vector<int>> lanes{}; // its commands, of each lane in order
     std::vector<size_t> next{};            // in each lane
     std::set<int32_t> happened{};          // events
-  };
-  struct Message {
-    plan::DType dtype;
-    std::vector<int64_t> shape;
-    Term value;
-    int tag;
+    std::optional<Run> recording{};
+    std::map<int, std::vector<Run>> runs{}; // by fragment
   };
   struct Meeting { // programs that wait in a collective
     std::map<int, std::vector<Tensor>> inputs;
@@ -73,6 +93,20 @@ private:
   };
 
   bool advance(Rank &rank); // false: it waits, or is done
+
+  // replay.cpp
+  enum class Replay : int8_t { Done, Waits, Unknown };
+  Replay replay(Rank &rank);
+  bool isLike(Rank &rank, const Run &run, std::vector<Cell> &left, std::vector<Parcel> &sent);
+  static Store::Originals originalsOf(const Run &run) {
+    return [&run](Definition leaf) { return run.originals.at(leaf); };
+  }
+  bool isStandIn(Term t) const { return store.kindOf(t) == Kind::Leaf && store.hasStandIns(t); }
+  void startRecording(Rank &rank);
+  void stopRecording(Rank &rank);
+  void finishRecording(Rank &rank);
+  Cell moved(const Rank &rank, Cell cell, const plan::Action &from, const plan::Action &to) const;
+
   void fillInputs(Rank &rank, const plan::Fragment &fragment, const plan::Action &action, bool isFirst);
   bool execute(Rank &rank, const plan::Command &command);
   void launch(Rank &rank, const plan::Launch &launch);
@@ -84,6 +118,7 @@ private:
   bool collective(Rank &rank, const plan::Collective &collective);
   Tensor exchanged(Rank &rank, const plan::Collective &collective, int part, const std::map<int, Tensor> &from);
   bool transfer(Rank &rank, const plan::Transfer &transfer);
+  void send(Rank &rank, Parcel parcel);
 
   Place placeOf(Rank &rank, const plan::Buffer &buffer) const;
   Tensor tensor(Rank &rank, const plan::Buffer &buffer);
@@ -116,6 +151,8 @@ private:
   const plan::Fragment *nowFragment = nullptr;
   const plan::Command *nowCommand = nullptr;
   int nowSlot = 0;
+  bool isPatient = true; // it waits for all that a known action receives, and does not begin it before
+  int64_t standIns = 0;
 };
 
 } // namespace cleave::proof

@@ -28,21 +28,21 @@ void Memory::write(const Place &place, const std::vector<int64_t> &sizes, const 
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1) order.push_back(d);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
-  Cell cell{place, 0, {}, {}, {}, value};
+  Cell cell{.place = place, .end = 0, .sizes = {}, .strides = {}, .variables = {}, .number = writes++, .value = value};
   int64_t last = 0;
-  bool isDense = true;
+  cell.isDense = true;
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t d = order[i];
     const int64_t below = i + 1 < order.size() ? strides[order[i + 1]] * sizes[order[i + 1]] : 1;
     if (strides[d] < below) throw Unproved{"it writes elements that overlap"};
-    isDense = isDense && strides[d] == below;
+    cell.isDense = cell.isDense && strides[d] == below;
     cell.sizes.push_back(sizes[d]);
     cell.strides.push_back(strides[d]);
     cell.variables.push_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), sizes[d]));
     last += strides[d] * (sizes[d] - 1);
   }
   cell.end = place.byte + (last + 1) * runtime::byteSize(place.dtype);
-  if (isDense)
+  if (cell.isDense)
     std::erase_if(written, [&](const Cell &old) {
       return old.place.onHost == place.onHost && old.place.byte >= place.byte && old.end <= cell.end;
     });
@@ -70,7 +70,7 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
   const Range range = store.node(element).range;
   const int64_t begin = place.byte + range.low * bytes, end = place.byte + (range.high + 1) * bytes;
   while (cells-- > 0) {
-    const Cell cell = written[cells];
+    const Cell &cell = written[cells];
     if (cell.place.onHost != place.onHost || end <= cell.place.byte || cell.end <= begin) continue;
     const int64_t apart = place.byte - cell.place.byte;
     if (cell.place.dtype != place.dtype || apart % bytes != 0)
@@ -93,7 +93,7 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
     }
     if (!isApart) needs(store.inside(rest, 0, 1));
     if (isApart) continue;
-    if (undecided == Term{}) return store.replace(cell.value, by);
+    if (undecided == Term{}) return store.replace(seen(cell), by);
     return cut(cells + 1, place, element, over, undecided, pieces);
   }
   throw Unproved{"it reads memory that nobody wrote"};

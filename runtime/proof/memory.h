@@ -9,6 +9,11 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/proof/store.h"
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace cleave::proof {
 
@@ -16,6 +21,37 @@ struct Place {
   bool onHost = false;
   int64_t byte = 0;
   plan::DType dtype = plan::DTYPE_INVALID;
+};
+
+// What one write left.
+struct Cell {
+  Place place;
+  int64_t end;                         // byte
+  std::vector<int64_t> sizes, strides; // by falling stride; only those of several elements
+  std::vector<Atom> variables;         // of each
+  bool isDense = false;                // it holds every byte from the first to the last
+  int64_t number = 0;                  // writes before it
+  // Its content, as it is made when it is read: `value`, in which the microbatch is `to` instead of `from`, and `each`
+  // for each of the microbatches `of`, in which it is `eachFrom`.
+  Term value;
+  Atom from{}, to{};
+  Term each{};
+  Atom eachFrom{};
+  std::vector<int64_t> of{};
+
+  bool overlaps(const Cell &other) const;
+  bool isSamePlace(const Cell &other) const;
+};
+
+// What commands did to the memory: the cells of before that they read, and those that they left.
+struct Effect {
+  struct Needed {
+    Cell cell;
+    std::optional<Term> seen{}; // nothing: it only lies over a part of one that is read
+  };
+  std::vector<Needed> needed;                     // oldest first
+  std::vector<std::pair<size_t, size_t>> ordered; // of these, the older and the newer one of two that overlap
+  std::vector<Cell> left;                         // oldest first
 };
 
 class Memory {
@@ -29,19 +65,31 @@ public:
   Term read(const Place &place, Index offset, const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides);
   Term read(const Place &place, const std::vector<int64_t> &shape);
 
+  // From here on a cell of before is read as `seen` says, once each.
+  void record(std::function<Term(const Cell &)> seen);
+  // Ends it: the effect has the terms as they are, the memory what `original` makes of them.
+  Effect recorded(const std::function<Term(Term)> &original);
+
+  // The cells that commands of this effect need, by their order in it; nothing: another write lies in their place.
+  std::optional<std::vector<const Cell *>> find(const Effect &effect) const;
+  // Commands of this effect leave cells.
+  void leave(std::vector<Cell> cells);
+  Term valueOf(const Cell &cell) const;
+
 private:
-  struct Cell {
-    Place place;
-    int64_t end;                         // byte
-    std::vector<int64_t> sizes, strides; // by falling stride; only those of several elements
-    std::vector<Atom> variables;         // of each
-    Term value;
-  };
+  Term seen(const Cell &cell);
   Term resolve(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, int pieces);
   Term cut(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, Term condition, int pieces);
 
+  struct Recording {
+    std::vector<Cell> before;
+    std::function<Term(const Cell &)> seen;
+    std::map<int64_t, Term> read; // by the cell's number
+  };
   Store &store;
   std::vector<Cell> written;
+  int64_t writes = 0;
+  std::optional<Recording> recording;
 };
 
 } // namespace cleave::proof

@@ -274,10 +274,27 @@ Result<Proof> prove(const plan::Plan &plan, bool roundsElsewhere, bool stops = f
   return proof;
 }
 
+bool is16Bits(plan::DType dtype) { return dtype == plan::BF16 || dtype == plan::F16; }
+
 bool roundsTo16Bits(const plan::Plan &plan) {
-  return std::ranges::any_of(plan.parameters(), [](const plan::Parameter &parameter) {
-    return parameter.dtype() == plan::BF16 || parameter.dtype() == plan::F16;
-  });
+  return std::ranges::any_of(plan.parameters(),
+                             [](const plan::Parameter &parameter) { return is16Bits(parameter.dtype()); });
+}
+
+// Devices add what each of them has rounded.
+bool addsRounded(const plan::Plan &plan) {
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands()) {
+        if (!command.has_collective()) continue;
+        const plan::Collective &collective = command.collective();
+        const bool isSum =
+            collective.op() == plan::Collective::ALL_REDUCE || collective.op() == plan::Collective::REDUCE_SCATTER;
+        if (isSum && collective.reduce() == plan::Collective::SUM && collective.inputs_size() > 0 &&
+            is16Bits(collective.inputs(0).dtype()))
+          return true;
+      }
+  return false;
 }
 
 } // namespace
@@ -285,6 +302,7 @@ bool roundsTo16Bits(const plan::Plan &plan) {
 Result<Proof> prove(const plan::Plan &plan) {
   CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
   if (!roundsTo16Bits(plan)) return prove(plan, false);
+  if (addsRounded(plan)) return prove(plan, true);
   Result<Proof> exact = prove(plan, false, /*stops=*/true);
   return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, true);
 }

@@ -188,6 +188,11 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       body = open(body, &over)[0];
       continue;
     }
+    if (kind == Reduce::Sum && made.kind == Kind::Microbatches) {
+      std::vector<Atom> each;
+      const Term one = open(body, &each)[0];
+      return gatheredFrom(each[0], made.low, made.high, reduce(kind, over, one));
+    }
     if (kind == Reduce::Sum && made.kind == Kind::Sum) {
       const std::vector<Term> children = open(body);
       std::vector<std::pair<double, Term>> parts;
@@ -205,6 +210,15 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       if (!outside.empty()) {
         outside.push_back(reduce(kind, over, product(within)));
         return product(outside);
+      }
+      // Of a sum over microbatches and others, each microbatch has its own reduction.
+      auto isGathered = [&](Term factor) { return kindOf(factor) == Kind::Microbatches; };
+      if (std::ranges::count_if(within, isGathered) == 1) {
+        const auto whole = std::ranges::find_if(within, isGathered);
+        const DefinitionNode all = definitionOf(*whole);
+        std::vector<Atom> each;
+        *whole = open(*whole, &each)[0];
+        return gatheredFrom(each[0], all.low, all.high, reduce(kind, over, product(within)));
       }
       // A sum over a concatenation is one sum for each piece.
       if (auto pieces =
@@ -301,7 +315,7 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
     auto known = std::find(arguments.begin(), arguments.end(), index);
     const int64_t number = known - arguments.begin();
     if (known == arguments.end()) arguments.push_back(index);
-    return variable(Variable::Parameter, number, 0);
+    return this->parameter(number);
   };
   std::vector<Atom> bound;
   for (size_t i = 0; i < over.size(); ++i) {
@@ -346,8 +360,10 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
   };
   for (Term body : bodies) {
     const DefinitionNode &of = definitionOf(body);
-    made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
-    if (made.kind == Kind::Reduction && (of.fragility > 0 || of.kind == Kind::Inside)) made.fragility = 1;
+    inherit(made, body);
+    if ((made.kind == Kind::Reduction || made.kind == Kind::Microbatches) &&
+        (of.fragility > 0 || of.kind == Kind::Inside))
+      made.fragility = 1;
     made.children.push_back(renameTerm(rename, renameTerm, body));
   }
   for (Index index : at) made.children.push_back(renameTerm(rename, renameTerm, indexValue(index)));

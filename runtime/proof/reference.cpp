@@ -1,6 +1,7 @@
 #include "runtime/proof/reference.h"
 #include "runtime/proof/machine.h"
 #include <fmt/format.h>
+#include <utility>
 
 namespace cleave::proof {
 
@@ -51,8 +52,46 @@ std::map<std::string, Tensor> Reference::run(const std::string &name, int64_t mi
   return outputs;
 }
 
+// "accumulate" runs once, on leaves that stand for what it adds to: each microbatch then does the same.
+void Reference::accumulate(int64_t microbatches) {
+  const std::map<std::string, Tensor> before = state;
+  std::map<std::string, Store::Original> added; // by symbol: the leaf
+  for (const plan::GraphFunction &function : graph.functions())
+    for (int32_t number : function.nodes()) {
+      const plan::GraphNode &own = graph.nodes(number);
+      if (function.name() != "accumulate" || own.op() != "Write") continue;
+      auto found = state.find(own.symbol());
+      if (found == state.end()) throw Unproved{fmt::format("the plan has no tensor '{}'", own.symbol())};
+      const std::vector<int64_t> &shape = found->second.shape;
+      Store::Original &leaf = added[own.symbol()];
+      for (size_t d = 0; d < shape.size(); ++d)
+        leaf.variables.push_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), shape[d]));
+      leaf.value = store.standIn("what is in " + own.symbol(), leaf.variables);
+      found->second.value = leaf.value;
+    }
+  (void)run("accumulate", 0);
+  const std::map<std::string, Tensor> after = std::exchange(state, before);
+  for (auto entry = added.begin(); entry != added.end();) {
+    auto &[symbol, leaf] = *entry;
+    const std::optional<Term> each = store.addedTo(leaf.value, after.at(symbol).value);
+    if (each)
+      state.at(symbol).value =
+          store.sum(state.at(symbol).value, store.gathered(store.microbatch(0), 0, microbatches, *each));
+    entry = each ? added.erase(entry) : std::next(entry);
+  }
+  for (int64_t m = 0; m < microbatches && !added.empty(); ++m) {
+    std::map<Definition, Store::Original> now;
+    for (auto &[symbol, leaf] : added)
+      now[store.term(leaf.value).definition] = {leaf.variables, state.at(symbol).value};
+    for (auto &[symbol, leaf] : added) {
+      const Term then = store.ofMicrobatch(after.at(symbol).value, store.microbatch(0), store.microbatch(m));
+      state.at(symbol).value = store.withOriginals(then, [&](Definition leaf_) { return now.at(leaf_); });
+    }
+  }
+}
+
 std::map<std::string, Tensor> Reference::step(int64_t microbatches) {
-  for (int64_t m = 0; m + 1 < microbatches; ++m) (void)run("accumulate", m);
+  if (microbatches > 1) accumulate(microbatches - 1);
   return run("final", microbatches - 1);
 }
 

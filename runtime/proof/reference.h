@@ -19,6 +19,8 @@ public:
   const plan::GraphNode *node = nullptr;
 
 private:
+  void accumulate(int64_t microbatches);
+
   const plan::Graph &graph;
   Store &store;
   Operations operations;

@@ -17,8 +17,9 @@ std::string Store::show(Index index) const {
     if (std::abs(factor) != 1) text += std::to_string(std::abs(factor)) + " ";
     switch (inner.kind) {
     case AtomNode::Var: {
-      static const char *const letters[] = {"i", "k", "k", "p", "c"};
-      text += letters[static_cast<int>(inner.variable)] + std::to_string(inner.number);
+      static const char *const letters[] = {"i", "k", "k", "p", "c", "microbatch "};
+      text += letters[static_cast<int>(inner.variable)];
+      text += inner.number == anyMicrobatch ? "m" : std::to_string(inner.number);
       break;
     }
     case AtomNode::Quotient:
@@ -77,6 +78,8 @@ std::string Store::show(Term t, int levels) const {
   }
   if (made.kind == Kind::Sum || made.kind == Kind::Product) return "(" + text + ")";
   if (made.kind == Kind::Function) return made.name + "(" + text + ")";
+  if (made.kind == Kind::Microbatches)
+    return fmt::format("sum{{{} <= microbatch m < {}}} {}", made.low, made.high, text);
   std::string runs;
   for (Atom own : over) runs += fmt::format("{}{} < {}", runs.empty() ? "" : ", ", show(self->of(own)), atom(own).size);
   if (made.kind == Kind::Opaque) return made.name + "{" + runs + "}(" + text + ")";

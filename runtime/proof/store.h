@@ -18,6 +18,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -36,8 +37,9 @@ enum class Term : int32_t {};
 enum class Definition : int32_t {};
 
 // Dimension: of the tensor that a term is a value of. Coordinate: along a mesh axis. Bound: what a reduction runs over,
-// inside its definition; Fresh: the same while it is worked on. Parameter: of a definition.
-enum class Variable : int8_t { Dimension, Fresh, Bound, Parameter, Coordinate };
+// inside its definition; Fresh: the same while it is worked on. Parameter: of a definition. Microbatch: the number of
+// one, whose values say nothing of each other.
+enum class Variable : int8_t { Dimension, Fresh, Bound, Parameter, Coordinate, Microbatch };
 
 struct AtomNode {
   enum Kind : int8_t { Row, Quotient, Remainder, Var } kind;
@@ -62,23 +64,28 @@ struct IndexNode {
 };
 
 inline constexpr int8_t mostFragile = 3;
+inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microbatches runs over, while it is worked on
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
 
-enum class Kind : int8_t { Leaf, Number, Index, Inside, Function, Sum, Product, Reduction, Opaque };
+// Microbatches: the sum over the microbatches from `low` to below `high`.
+enum class Kind : int8_t { Leaf, Number, Index, Inside, Function, Sum, Product, Reduction, Opaque, Microbatches };
 enum class Reduce : int8_t { Sum, Max, Min };
 
 struct DefinitionNode {
   Kind kind;
   std::string name{};            // Leaf: the tensor; Function, Opaque: the operation
   double number = 0;             // Number
-  int64_t low = 0, high = 0;     // Inside: low <= index < high
+  int64_t low = 0, high = 0;     // Inside: low <= index < high; Microbatches
   Reduce reduce = Reduce::Sum;   // Reduction
   std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over
   std::vector<double> factors{}; // Sum: of its children
   std::vector<Term> children{};  // over Parameter and Bound variables
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
   int8_t fragility = 0;
-  bool hasPieces = false; // somewhere in it, conditions on indices
+  // Somewhere in it:
+  bool hasPieces = false;   // conditions on indices
+  bool isGathered = false;  // sums over microbatches
+  bool hasStandIns = false; // leaves that stand for other terms
 };
 struct TermNode {
   Definition definition;
@@ -95,6 +102,7 @@ public:
 
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
+  Atom parameter(int64_t number);
   // One that is none of these: of the same names, the same one.
   Atom fresh(const std::vector<Atom> &beside, int64_t size);
   Index constant(int64_t value);
@@ -133,6 +141,27 @@ public:
   Term replace(Term term, const Replacement &by);
   // Made once more from its parts, so many levels down, where there are conditions: indices may decide them by now.
   Term settled(Term term, int levels);
+
+  // Microbatches (microbatches.cpp).
+  Atom microbatch(int64_t number) { return variable(Variable::Microbatch, number, 0); }
+  // The same of another microbatch.
+  Term ofMicrobatch(Term t, Atom from, Atom to);
+  // Whether a term has to do with this microbatch alone, or with none.
+  bool isOf(Term t, Atom microbatch) const;
+  // The sum of `t`, in which is `microbatch`, over those from low to below high.
+  Term gathered(Atom microbatch, int64_t low, int64_t high, Term t);
+
+  // A leaf that stands for a term of these variables, until it is replaced by it.
+  Term standIn(const std::string &name, const std::vector<Atom> &variables);
+  struct Original {
+    std::vector<Atom> variables;
+    Term value;
+  };
+  using Originals = std::function<Original(Definition)>; // by the leaf's definition
+  Term withOriginals(Term t, const Originals &originals);
+  // What is added to the leaf in the term; nothing: the term is no such sum.
+  std::optional<Term> addedTo(Term leaf, Term t);
+  bool hasStandIns(Term t) const { return definitionOf(t).hasStandIns; }
 
   const TermNode &term(Term t) const { return terms[static_cast<size_t>(t)]; }
   const DefinitionNode &definition(Definition d) const { return definitions[static_cast<size_t>(d)]; }
@@ -181,6 +210,16 @@ private:
   bool useConditions(std::vector<Term> &factors, Term &result);
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);
+  void inherit(DefinitionNode &made, Term child) const;
+
+  // microbatches.cpp
+  struct Share; // of a term of a sum in what is summed over microbatches
+  std::optional<Term> firstGathered(Term t) const;
+  bool shareOf(Term t, Share &share);
+  uint64_t likenessOf(Term t);
+  Term gatheredFrom(Atom microbatch, int64_t low, int64_t high, Term t);
+  bool joinShares(const Share &first, Share &second);
+  bool mergeMicrobatches(std::vector<std::pair<double, Term>> &terms);
   // The index that a term is the value of, if it is one.
   bool asIndex(Term t, Index &index);
 
@@ -195,6 +234,7 @@ private:
   int64_t divisionsOf(Term t, const std::vector<Atom> &variables) const;
 
   std::vector<AtomNode> atoms;
+  std::vector<Atom> parameters; // by number
   std::vector<IndexNode> indices;
   std::vector<TermNode> terms;
   std::vector<DefinitionNode> definitions;

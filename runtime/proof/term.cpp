@@ -73,13 +73,21 @@ bool Store::dependsOn(Term t, Atom variable) const {
   return std::binary_search(term(t).variables.begin(), term(t).variables.end(), variable);
 }
 
+// What is somewhere in a definition because it is in a child.
+void Store::inherit(DefinitionNode &made, Term child) const {
+  const DefinitionNode &of = definitionOf(child);
+  made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+  made.isGathered = made.isGathered || of.isGathered || of.kind == Kind::Microbatches;
+  made.hasStandIns = made.hasStandIns || of.hasStandIns;
+}
+
 // The definition of `node` with these children, whose indices become its parameters: each different one is one.
 Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
   std::vector<Index> arguments;
   for (size_t i = 0; i < children.size(); ++i) {
     const TermNode child = term(children[i]);
     const DefinitionNode &of = definition(child.definition);
-    made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+    inherit(made, children[i]);
     const bool isLinear = made.kind == Kind::Sum || made.kind == Kind::Product;
     auto fragile = [&](int level) { made.fragility = std::max<int8_t>(made.fragility, static_cast<int8_t>(level)); };
     if (isLinear && of.kind == Kind::Inside) fragile(mostFragile);
@@ -92,7 +100,7 @@ Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
         continue;
       }
       auto known = std::find(arguments.begin(), arguments.end(), argument);
-      renamed.push_back(this->of(variable(Variable::Parameter, known - arguments.begin(), 0)));
+      renamed.push_back(this->of(parameter(known - arguments.begin())));
       if (known == arguments.end()) arguments.push_back(argument);
     }
     made.children.push_back(intern(child.definition, std::move(renamed)));
@@ -105,10 +113,10 @@ std::vector<Term> Store::open(Term t, std::vector<Atom> *over) {
   const DefinitionNode made = definition(from.definition);
   Replacement by;
   for (size_t i = 0; i < from.arguments.size(); ++i)
-    by.emplace_back(variable(Variable::Parameter, static_cast<int64_t>(i), 0), from.arguments[i]);
+    by.emplace_back(parameter(static_cast<int64_t>(i)), from.arguments[i]);
   std::vector<Atom> taken = from.variables;
   for (size_t i = 0; i < made.sizes.size(); ++i) {
-    const Atom own = fresh(taken, made.sizes[i]);
+    const Atom own = made.kind == Kind::Microbatches ? microbatch(anyMicrobatch) : fresh(taken, made.sizes[i]);
     taken.push_back(own);
     by.emplace_back(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes[i]), of(own));
     if (over) over->push_back(own);
@@ -170,6 +178,8 @@ Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, 
     return product(children);
   case Kind::Reduction:
     return reduce(made.reduce, over, children[0]);
+  case Kind::Microbatches:
+    return gatheredFrom(over[0], made.low, made.high, children[0]);
   case Kind::Opaque: {
     std::vector<Index> at;
     for (size_t i = static_cast<size_t>(made.low); i < children.size(); ++i) {
@@ -513,7 +523,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
   }
   for (auto [t, factor] : total)
     if (factor != 0) rest.emplace_back(factor, t);
-  if (mergePieces(rest)) return sum(rest);
+  if (mergePieces(rest) || mergeMicrobatches(rest)) return sum(rest);
   if (rest.empty()) return number(0);
   if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);
   if (rest.size() == 1 && rest[0].first == 1) return rest[0].second;

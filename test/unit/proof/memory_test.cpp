@@ -73,5 +73,67 @@ TEST_F(Memories, refusesWhatNobodyWrote) {
   EXPECT_EQ(whyNot({false, 4, plan::F32}, {3}), "");
 }
 
+class Recordings : public Memories {
+protected:
+  Term atMicrobatch(int64_t m) { return store.leaf("x", {store.of(store.microbatch(m)), store.dimension(0, 8)}); }
+  // Adds x of microbatch 1 to what lies at byte 0, by way of byte 64, and notes it.
+  Effect added() {
+    memory.record([&](const Cell &cell) { return memory.valueOf(cell); });
+    const Term sum = store.sum(memory.read({false, 0, plan::F32}, {8}), atMicrobatch(1));
+    memory.write({false, 64, plan::F32}, {8}, sum);
+    memory.write({false, 0, plan::F32}, {8}, memory.read({false, 64, plan::F32}, {8}));
+    return memory.recorded([](Term t) { return t; });
+  }
+};
+
+TEST_F(Recordings, haveWhatWasReadAndWhatIsLeft) {
+  memory.write({false, 0, plan::F32}, {8}, x("before", {8}));
+  memory.write({false, 128, plan::F32}, {8}, x("elsewhere", {8}));
+  const Effect effect = added();
+  ASSERT_EQ(effect.needed.size(), 1U);
+  EXPECT_EQ(effect.needed[0].seen, x("before", {8}));
+  EXPECT_EQ(effect.left.size(), 2U);
+  EXPECT_TRUE(memory.find(effect).has_value());
+  memory.leave(effect.left);
+  EXPECT_EQ(memory.read({false, 0, plan::F32}, {8}), store.sum(x("before", {8}), atMicrobatch(1)));
+  EXPECT_EQ(memory.read({false, 128, plan::F32}, {8}), x("elsewhere", {8}));
+}
+
+TEST_F(Recordings, areOfNoUseWhereSomethingElseWasWritten) {
+  memory.write({false, 0, plan::F32}, {8}, x("before", {8}));
+  const Effect effect = added();
+  memory.write({false, 4, plan::F32}, {2}, x("over a part", {2}));
+  EXPECT_FALSE(memory.find(effect).has_value());
+  memory.write({false, 0, plan::F32}, {2, 4}, x("another shape", {2, 4}));
+  EXPECT_FALSE(memory.find(effect).has_value());
+  memory.write({false, 0, plan::F32}, {8}, x("the same place", {8}));
+  EXPECT_TRUE(memory.find(effect).has_value());
+}
+
+TEST_F(Recordings, keepTheOrderOfWritesThatOverlap) {
+  memory.write({false, 0, plan::F32}, {8}, x("a", {8}));
+  memory.write({false, 8, plan::F32}, {2}, x("b", {2}));
+  memory.record([&](const Cell &cell) { return memory.valueOf(cell); });
+  memory.write({false, 64, plan::F32}, {2}, memory.read({false, 0, plan::F32}, {2}));
+  const Effect effect = memory.recorded([](Term t) { return t; });
+  ASSERT_EQ(effect.needed.size(), 2U);
+  EXPECT_FALSE(effect.needed[1].seen.has_value());
+  EXPECT_TRUE(memory.find(effect).has_value());
+  memory.write({false, 0, plan::F32}, {8}, x("a", {8})); // now over b
+  EXPECT_FALSE(memory.find(effect).has_value());
+}
+
+TEST_F(Recordings, aCellAddsMicrobatchesWhenItIsRead) {
+  Cell cell{.place = {false, 0, plan::F32}, .end = 32, .sizes = {8}, .strides = {1}, .variables = {}, .isDense = true};
+  cell.variables = {store.variable(Variable::Dimension, 0, 8)};
+  cell.value = atMicrobatch(0);
+  cell.each = atMicrobatch(9);
+  cell.eachFrom = store.microbatch(9);
+  cell.of = {2, 1, 4};
+  Term sum = store.number(0);
+  for (int64_t m : {0, 1, 2, 4}) sum = store.sum(sum, atMicrobatch(m));
+  EXPECT_EQ(memory.valueOf(cell), sum);
+}
+
 } // namespace
 } // namespace cleave::proof

@@ -189,5 +189,84 @@ TEST_F(Rules, aDifferenceIsShownInNumbers) {
   EXPECT_NE(differ(store, a, x({store.subtract(number(3), dim(0, 4))})), "");
 }
 
+// g(m, i) = sum over k < 4 of x[m, k, i] w[k]
+class Microbatches : public Rules {
+protected:
+  Term g(int64_t m) {
+    const Atom k = fresh(4);
+    return sum({k}, store.product({x({of(m), store.of(k), dim(0, 8)}), w({store.of(k)})}));
+  }
+  Index of(int64_t m) { return store.of(store.microbatch(m)); }
+  Term all(int64_t low, int64_t high) {
+    Term total = store.number(0);
+    for (int64_t m = low; m < high; ++m) total = store.sum(total, g(m));
+    return total;
+  }
+};
+
+TEST_F(Microbatches, areSummedAsOneTermInAnyOrder) {
+  EXPECT_EQ(store.kindOf(all(0, 3)), Kind::Microbatches);
+  EXPECT_EQ(store.sum(store.sum(g(2), g(0)), g(1)), all(0, 3));
+  EXPECT_EQ(store.sum(all(0, 2), all(2, 5)), all(0, 5));
+  EXPECT_EQ(store.gathered(store.microbatch(7), 0, 5, g(7)), all(0, 5));
+  EXPECT_EQ(store.gathered(store.microbatch(7), 3, 4, g(7)), g(3));
+  EXPECT_NE(all(0, 5), all(0, 4));
+  EXPECT_NE(all(0, 5), all(1, 6));
+  EXPECT_NE(store.sum(g(0), g(0)), all(0, 2));
+  EXPECT_NE(store.sum(all(0, 3), g(2)), all(0, 4)); // one twice
+}
+
+TEST_F(Microbatches, partsAndFactorsAreSummedApart) {
+  // s (a(m) - b(m)), s in all of them: s (sum of a - sum of b)
+  const Term s = store.function("Reciprocal", {store.number(3)});
+  auto both = [&](int64_t m) {
+    return store.product({s, store.sum({{1.0, g(m)}, {-1.0, store.function("Exp", {g(m)})}})});
+  };
+  Term total = store.number(0), as = store.number(0), bs = store.number(0);
+  for (int64_t m = 0; m < 4; ++m) {
+    total = store.sum(total, both(m));
+    as = store.sum(as, g(m));
+    bs = store.sum(bs, store.function("Exp", {g(m)}));
+  }
+  EXPECT_EQ(total, store.product({s, store.sum({{1.0, as}, {-1.0, bs}})}));
+  EXPECT_EQ(store.gathered(store.microbatch(0), 0, 4, both(0)), total);
+}
+
+TEST_F(Microbatches, aReductionIsOfEachMicrobatch) {
+  // sum over i of a[i] (sum over m of g(m, i)) = sum over m of (sum over i of a[i] g(m, i))
+  const Atom i = fresh(8);
+  auto reduced = [&](Term t) {
+    const Term at = store.replace(t, {{store.variable(Variable::Dimension, 0, 8), store.of(i)}});
+    return sum({i}, store.product({store.leaf("a", {store.of(i)}), at}));
+  };
+  EXPECT_EQ(reduced(all(0, 3)), store.sum(store.sum(reduced(g(0)), reduced(g(1))), reduced(g(2))));
+  const Term square = store.product({all(0, 3), all(0, 3)});
+  EXPECT_NE(square, store.sum(store.sum(store.product({g(0), g(0)}), store.product({g(1), g(1)})),
+                              store.product({g(2), g(2)})));
+}
+
+TEST_F(Microbatches, oneStandsForAnother) {
+  EXPECT_EQ(store.ofMicrobatch(g(1), store.microbatch(1), store.microbatch(5)), g(5));
+  EXPECT_TRUE(store.isOf(g(1), store.microbatch(1)));
+  EXPECT_FALSE(store.isOf(g(1), store.microbatch(2)));
+  EXPECT_FALSE(store.isOf(all(0, 2), store.microbatch(0)));
+  EXPECT_TRUE(store.isOf(store.number(3), store.microbatch(0)));
+}
+
+TEST_F(Microbatches, aLeafStandsForATerm) {
+  const std::vector<Atom> over = {store.variable(Variable::Dimension, 0, 8)};
+  const Term leaf = store.standIn("what lay there", over);
+  const Term next = store.sum(leaf, g(4));
+  EXPECT_EQ(store.addedTo(leaf, next), g(4));
+  EXPECT_FALSE(store.addedTo(leaf, store.sum(next, store.function("Exp", {leaf}))).has_value());
+  EXPECT_FALSE(store.addedTo(leaf, store.times(2, next)).has_value());
+  const Store::Originals original = [&](Definition) { return Store::Original{over, all(0, 4)}; };
+  EXPECT_EQ(store.withOriginals(next, original), all(0, 5));
+  // At another index: leaf[7 - i]
+  const Term turned = store.replace(next, {{over[0], store.subtract(number(7), dim(0, 8))}});
+  EXPECT_EQ(store.withOriginals(turned, original),
+            store.replace(all(0, 5), {{over[0], store.subtract(number(7), dim(0, 8))}}));
+}
+
 } // namespace
 } // namespace cleave::proof
