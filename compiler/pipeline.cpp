@@ -9,14 +9,14 @@
 //               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
 //               VerifyCore                only core ops are left; all that are not, in one error
 //   training    AttachLoss, BuildEvaluate, BuildBackward, AccumulateGradients, FreezeRows, ClipGradients,
-//               ApplyOptimizer
+//               ApplyOptimizer; in fp8 also QuantizeProducts and UpdateScales
 //               DelayWeights              of schedules with two versions of the weights
 //               VerifyTraining
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
 //               ExpandAttention after the training phase
 //               for GPUs in 16 bits else: NameAttention after AttachLoss; WriteOutAttention for the reference graph
 //               GuardEmptyRows after these: a softmax without any key has the gradient 0
-//   precision   only in bf16 and fp16: LowerPrecision
+//   precision   only in bf16, fp16 and fp8: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
 //               BucketCollectives
@@ -270,6 +270,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (step.sequenceBlocks > 1)
     CLEAVE_RETURN_IF_ERROR(
         run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); }));
+  if (auto note = module.get()->getAttrOfType<StringAttr>(training::fp8NoteName)) noted.push_back(note.str());
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
     return run("precision", [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision(element)); });
   return Status::ok();

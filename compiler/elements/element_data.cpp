@@ -12,6 +12,8 @@ plan::DType dtypeOf(Type element) {
   if (element.isF64()) return plan::F64;
   if (element.isF16()) return plan::F16;
   if (element.isBF16()) return plan::BF16;
+  if (isa<Float8E4M3FNType>(element)) return plan::F8E4M3;
+  if (isa<Float8E5M2Type>(element)) return plan::F8E5M2;
   auto integer = dyn_cast<IntegerType>(element);
   if (!integer) return plan::DTYPE_INVALID;
   bool isUnsigned = integer.isUnsigned();
@@ -42,6 +44,10 @@ Type elementTypeOf(MLIRContext *context, plan::DType dtype) {
     return Float16Type::get(context);
   case plan::BF16:
     return BFloat16Type::get(context);
+  case plan::F8E4M3:
+    return Float8E4M3FNType::get(context);
+  case plan::F8E5M2:
+    return Float8E5M2Type::get(context);
   case plan::BOOL:
     return IntegerType::get(context, 1);
   case plan::I8:

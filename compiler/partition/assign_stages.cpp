@@ -308,16 +308,16 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
 private:
   std::vector<int> rankOfStage;
 
-  // accumulator + this microbatch's value -> accumulator.
+  // accumulator + this microbatch's value -> accumulator; of an amax of fp8 the larger of both.
   static void makeUpdate(func::FuncOp final, const SymbolTable &symbols) {
     for (auto read : llvm::make_early_inc_range(final.getOps<onnx::ReadOp>())) {
       auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
       if (!param || param.getRole() != "accumulator") continue;
       for (Operation *user : llvm::make_early_inc_range(read.getValue().getUsers()))
-        if (auto add = dyn_cast<onnx::AddOp>(user)) {
-          read->moveBefore(add);
-          add.getResult().replaceAllUsesWith(read.getValue());
-          add.erase();
+        if (isa<onnx::AddOp, onnx::MaxOp>(user)) {
+          read->moveBefore(user);
+          user->getResult(0).replaceAllUsesWith(read.getValue());
+          user->erase();
         }
     }
     for (auto write : llvm::make_early_inc_range(final.getOps<onnx::WriteOp>()))
@@ -336,17 +336,18 @@ private:
     for (auto write : llvm::make_early_inc_range(accumulate.getOps<onnx::WriteOp>())) {
       auto accumulator = symbols.lookup<onnx::ParamOp>(write.getParam());
       if (!accumulator || accumulator.getRole() != "accumulator") continue;
-      auto add = write.getValue().getDefiningOp<onnx::AddOp>();
-      auto read = add ? add.getOperand(0).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp();
+      Operation *add = write.getValue().getDefiningOp();
+      const bool adds = isa_and_nonnull<onnx::AddOp, onnx::MaxOp>(add);
+      auto read = adds ? add->getOperand(0).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp();
       if (!read || read.getParamAttr() != write.getParamAttr())
         return write.emitOpError("does not add to its accumulator");
-      auto parts = assignment.partsOf(add.getOperand(1), static_cast<int64_t>(rankOfStage.size()) - 1);
+      auto parts = assignment.partsOf(add->getOperand(1), static_cast<int64_t>(rankOfStage.size()) - 1);
       std::map<int, onnx::ParamOp> ofRank{};
       for (auto &[stage, terms] : parts) {
         int rank = rankOfStage[stage];
         onnx::ParamOp &own = ofRank[rank];
         if (!own) own = ofRank.size() == 1 ? accumulator : anotherFor(accumulator, rank, symbols);
-        accumulateInto(write, own, assignment.sumOf(add, terms, stage), stage, assignment);
+        accumulateInto(add, write, own, assignment.sumOf(add, terms, stage), stage, assignment);
       }
       write.erase();
       assignment.eraseUnused(add);
@@ -362,14 +363,15 @@ private:
     return other;
   }
 
-  static void accumulateInto(onnx::WriteOp like, onnx::ParamOp accumulator, Value term, int64_t stage,
-                             StageAssignment &assignment) {
+  static void accumulateInto(Operation *addLike, onnx::WriteOp like, onnx::ParamOp accumulator, Value term,
+                             int64_t stage, StageAssignment &assignment) {
     OpBuilder builder(like);
     auto symbol = FlatSymbolRefAttr::get(accumulator.getSymNameAttr());
     auto read = onnx::ReadOp::create(builder, like.getLoc(), term.getType(), symbol);
-    auto add = onnx::AddOp::create(builder, like.getLoc(), read.getValue(), term);
-    auto write = onnx::WriteOp::create(builder, like.getLoc(), symbol, add.getResult());
-    for (Operation *op : {read.getOperation(), add.getOperation(), write.getOperation()}) {
+    Operation *add = builder.clone(*addLike);
+    add->setOperands({read.getValue(), term});
+    auto write = onnx::WriteOp::create(builder, like.getLoc(), symbol, add->getResult(0));
+    for (Operation *op : {read.getOperation(), add, write.getOperation()}) {
       op->setAttr(phaseAttr, builder.getStringAttr("update"));
       assignment.adopt(op, stage);
     }

@@ -123,13 +123,15 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
       if (!param)
         return op.emitOpError("reads a persistent tensor that does not exist: @") << read.getParam(), failure();
       if (phaseOf(&op) != "forward" && !readInBackward(read.getValue())) continue;
-      if (param.getRole() != "parameter" && param.getRole() != "running_statistic") continue;
+      if (param.getRole() == "accumulator" || param.getRole() == "previous_parameter") continue;
+      // Of optimizer state, only what a forward pass computes with: a scale of fp8.
+      if (param.getRole() == "optimizer_state" && phaseOf(&op) != "forward") continue;
       int id = state.addParameter(param);
       state.tensorOf[read.getValue()] = id;
       if (problem.tensors[id].trainable) needsGradient.insert(read.getValue());
       continue;
     }
-    if (phaseOf(&op) != "forward") continue;
+    if (phaseOf(&op) != "forward" || op.hasAttr(observesAttr)) continue;
     if (isa<onnx::ConstantOp>(op)) {
       auto location = op.getLoc()->findInstanceOf<NameLoc>();
       state.tensorOf[op.getResult(0)] = state.addTensor(location ? location.getName().str() : "constant",

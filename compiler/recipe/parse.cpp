@@ -258,6 +258,20 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.finish();
 }
 
+void readFp8(MapReader &recipe, Recipe &to) {
+  if (to.precision != Precision::Fp8)
+    recipe.fail("fp8",
+                fmt::format("'fp8' is for precision fp8, this recipe's is {}; leave it out", toString(to.precision)));
+  MapReader reader = recipe.map("fp8");
+  reader.word("scaling", to.fp8.scaling);
+  if (reader.has("history") && to.fp8.scaling == Scaling::Current)
+    reader.fail("history", "'history' is for scaling delayed, this recipe's is current; leave it out");
+  reader.integer("history", to.fp8.history, {.least = 1, .most = 65536});
+  reader.integer("margin", to.fp8.margin, {.least = 0, .most = 64});
+  if (reader.has("keep")) reader.texts("keep", to.fp8.keep.emplace());
+  reader.finish();
+}
+
 Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &source) {
   Recipe recipe;
   recipe.file = source.file;
@@ -280,6 +294,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
     scale.integer("interval", recipe.lossScale.interval, {.least = 1});
     scale.finish();
   }
+  if (reader.has("fp8")) readFp8(reader, recipe);
   recipe.trainableGiven = reader.has("trainable");
   reader.texts("trainable", recipe.trainable);
   if (reader.has("frozen_rows")) {

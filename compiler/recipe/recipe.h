@@ -20,7 +20,8 @@ namespace cleave::recipe {
 enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, Output };
 enum class OptimizerKind { Sgd, Adam, AdamW, Adagrad, Lamb, Lion, Adafactor, Muon };
 enum class Reduction { Mean, Sum };
-enum class Precision { Fp32, Tf32, Bf16, Fp16 };
+enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8 };
+enum class Scaling { Delayed, Current };
 enum class BatchNorm { AsExported, Training, Frozen };
 enum class Attention { Auto, Library, Written };
 enum class Epilogues { Library, Written };
@@ -171,6 +172,15 @@ struct LossScale {
   int64_t interval = 2000; // finite steps in a row after which it grows
 };
 
+// How a training in fp8 chooses the scale of a tensor: the largest number of the type over 2^margin times the largest
+// absolute value (amax) of this tensor, now or in the steps before.
+struct Fp8 {
+  Scaling scaling = Scaling::Delayed;
+  int64_t history = 16;                         // delayed: steps whose amax counts
+  int64_t margin = 0;                           // halvings of the scale
+  std::optional<std::vector<std::string>> keep; // globs of weights whose products stay in bf16; absent: the last ones
+};
+
 struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
   Loss loss;                           // of a recipe without one, where the model says it: see model_training.h
@@ -178,6 +188,7 @@ struct Recipe {
   std::optional<double> clipNorm;
   Precision precision = Precision::Fp32;
   LossScale lossScale;
+  Fp8 fp8;
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
   std::vector<FrozenRows> frozenRows;
@@ -223,7 +234,9 @@ std::string toString(LossKind kind);
 std::string toString(OptimizerKind kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
-// The element type that products are computed on: "bf16" or "f16"; "" where it is fp32.
+std::string toString(Scaling kind);
+// The element type that products are computed on: "bf16" or "f16"; "" where it is fp32. Of fp8 that of all products but
+// those of weights: "bf16".
 const char *lowElement(Precision kind);
 // May a library compute attention as one operation, where the device has one? cuDNN has it in 16 bits.
 bool allowsLibraryAttention(const Recipe &recipe);

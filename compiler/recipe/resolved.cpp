@@ -160,6 +160,13 @@ std::string Recipe::resolved() const {
       to.number("init", lossScale.init).number("growth", lossScale.growth).number("backoff", lossScale.backoff);
       to.integer("interval", lossScale.interval);
     });
+  if (precision == Precision::Fp8)
+    to.map("fp8", [&] {
+      to.word("scaling", toString(fp8.scaling));
+      if (fp8.scaling == Scaling::Delayed) to.integer("history", fp8.history);
+      to.integer("margin", fp8.margin);
+      if (fp8.keep) to.texts("keep", *fp8.keep);
+    });
   if (trainableGiven) to.texts("trainable", trainable);
   if (!frozenRows.empty())
     to.map("frozen_rows", [&] {

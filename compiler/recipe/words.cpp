@@ -29,8 +29,15 @@ template <> std::span<const Word<Reduction>> words() {
   return table;
 }
 template <> std::span<const Word<Precision>> words() {
-  static constexpr Word<Precision> table[] = {
-      {Precision::Fp32, "fp32"}, {Precision::Tf32, "tf32"}, {Precision::Bf16, "bf16"}, {Precision::Fp16, "fp16"}};
+  static constexpr Word<Precision> table[] = {{Precision::Fp32, "fp32"},
+                                              {Precision::Tf32, "tf32"},
+                                              {Precision::Bf16, "bf16"},
+                                              {Precision::Fp16, "fp16"},
+                                              {Precision::Fp8, "fp8"}};
+  return table;
+}
+template <> std::span<const Word<Scaling>> words() {
+  static constexpr Word<Scaling> table[] = {{Scaling::Delayed, "delayed"}, {Scaling::Current, "current"}};
   return table;
 }
 template <> std::span<const Word<BatchNorm>> words() {
@@ -91,11 +98,13 @@ std::string toString(OptimizerKind kind) { return wordOf(kind); }
 std::string toString(Reduction kind) { return wordOf(kind); }
 std::string toString(Precision kind) { return wordOf(kind); }
 const char *lowElement(Precision kind) {
-  return kind == Precision::Bf16 ? "bf16" : kind == Precision::Fp16 ? "f16" : "";
+  const bool isBrain = kind == Precision::Bf16 || kind == Precision::Fp8;
+  return isBrain ? "bf16" : kind == Precision::Fp16 ? "f16" : "";
 }
 bool allowsLibraryAttention(const Recipe &recipe) {
   return recipe.attention != Attention::Written && *lowElement(recipe.precision) != '\0';
 }
+std::string toString(Scaling kind) { return wordOf(kind); }
 std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Epilogues kind) { return wordOf(kind); }

@@ -4,8 +4,11 @@
 //   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
 //                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
 //
+// Of fp8 the largest amax of the microbatches is accumulated (fp8_scales.h) and stays a result.
+//
 // A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
 // accumulated, or, where it is made of a count (at least 1, say), the count is.
+#include "compiler/training/fp8_scales.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -77,18 +80,21 @@ private:
     }
   }
 
-  // The accumulator's value so far plus this microbatch's.
-  Value accumulated(PhaseBuilder &builder, Value value, FlatSymbolRefAttr accumulator) {
-    Location loc = value.getLoc();
-    Value before = onnx::ReadOp::create(builder, loc, value.getType(), accumulator);
-    return Formula(builder, loc).add(before, value);
+  static bool isAmax(const StepResult &result) { return StringRef(result.name).starts_with(amaxPrefix); }
+
+  // The accumulator's value so far plus this microbatch's, or the larger of both.
+  Value accumulated(PhaseBuilder &builder, const StepResult &result, FlatSymbolRefAttr accumulator) {
+    Location loc = result.value.getLoc();
+    Value before = onnx::ReadOp::create(builder, loc, result.value.getType(), accumulator);
+    Formula f(builder, loc);
+    return isAmax(result) ? f.make<onnx::MaxOp>(before, result.value) : f.add(before, result.value);
   }
 
   void accumulateInto(func::FuncOp accumulate) {
     PhaseBuilder builder(accumulate, Phase::Update);
     for (auto [result, accumulator] : llvm::zip_equal(stepResults(accumulate), accumulators)) {
       if (!accumulator) continue;
-      Value sum = accumulated(builder, result.value, accumulator);
+      Value sum = accumulated(builder, result, accumulator);
       onnx::WriteOp::create(builder, sum.getLoc(), accumulator, sum);
     }
     setStepResults(accumulate, {});
@@ -101,7 +107,7 @@ private:
     for (auto [result, accumulator] : llvm::zip_equal(results, accumulators)) {
       Formula f(builder, result.value.getLoc());
       if (accumulator) {
-        result.value = accumulated(builder, result.value, accumulator);
+        result.value = accumulated(builder, result, accumulator);
         onnx::WriteOp::create(builder, result.value.getLoc(), accumulator, f.like(result.value, 0));
         if (result.name == "loss_weight") weight = result.value;
         if (result.name == "loss_count") {
@@ -141,6 +147,7 @@ private:
     Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(sum, weight) : sum}};
     for (StepResult &result : results) {
+      if (isAmax(result)) finished.push_back(result);
       if (!result.gradientOf) continue;
       if (undivided) {
         Formula at(builder, result.value.getLoc());

@@ -12,7 +12,10 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   bool scaled = recipe.precision == recipe::Precision::Fp16;
   if (scaled) passes.addPass(createScaleLoss(recipe, options));
   passes.addPass(createBuildBackward(options));
+  const bool isEight = recipe.precision == recipe::Precision::Fp8;
+  if (isEight) passes.addPass(createQuantizeProducts(recipe));
   passes.addPass(createAccumulateGradients(options));
+  if (isEight) passes.addPass(createUpdateScales(recipe));
   if (scaled) passes.addPass(createUnscaleGradients());
   passes.addPass(createFreezeRows(recipe));
   passes.addPass(createClipGradients(recipe));
@@ -35,6 +38,8 @@ void registerApplyOptimizer();
 void registerDelayWeights();
 void registerVerifyTraining();
 void registerLowerPrecision();
+void registerQuantizeProducts();
+void registerUpdateScales();
 void registerScaleLoss();
 void registerUnscaleGradients();
 void registerSkipOverflow();
@@ -61,6 +66,8 @@ void registerTrainingPasses() {
   registerDelayWeights();
   registerVerifyTraining();
   registerLowerPrecision();
+  registerQuantizeProducts();
+  registerUpdateScales();
   registerScaleLoss();
   registerUnscaleGradients();
   registerSkipOverflow();

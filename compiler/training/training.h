@@ -18,7 +18,9 @@
 //   VerifyTraining       checks what the later phases rely on
 // With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipOverflow after
 // ApplyOptimizer: a loss scale that adapts, and steps that are skipped when gradients overflow.
-// and, after the attention of a ring is written out (compiler/attention), of a step in bf16 or fp16:
+// With precision fp8 also QuantizeProducts after BuildBackward and UpdateScales after AccumulateGradients: products of
+// weights on 8 bits, with scales that follow the tensors.
+// and, after the attention of a ring is written out (compiler/attention), of a step in bf16, fp16 or fp8:
 //   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
@@ -37,6 +39,9 @@ namespace cleave::training {
 
 // Attributes of a module whose graph computes the loss: its coefficients, and the node in the way (graph_loss.h).
 inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
+
+// Of a module in fp8: which products are in 8 bits, for the report.
+inline constexpr llvm::StringLiteral fp8NoteName = "cleave.fp8";
 
 struct TrainingOptions {
   int64_t microbatches = 1;             // the module is built at the size of one microbatch
@@ -60,6 +65,8 @@ std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &opt
 std::unique_ptr<mlir::Pass> createFreezeRows(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createQuantizeProducts(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createUpdateScales(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createUnscaleGradients();
 std::unique_ptr<mlir::Pass> createSkipOverflow(const recipe::Recipe &recipe);

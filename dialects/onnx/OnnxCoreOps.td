@@ -239,6 +239,9 @@ def ContractOp : Core_Product<"Contract"> {
     tensor, and none in one operand alone.
 
         matmul  x[b,s,k] w[k,n] -> y[b,s,n]    lhs_indices=[0,1,2] rhs_indices=[2,3] result_indices=[0,1,3]
+
+    Operands have one element type, which is the result's; of 16 bits the result may be f32. Operands of 8 bits (f8E4M3FN,
+    f8E5M2, also one of each) give bf16 or f32.
   }];
   let arguments = (ins Tensor:$lhs, Tensor:$rhs, DenseI64ArrayAttr:$lhs_indices, DenseI64ArrayAttr:$rhs_indices,
                    DenseI64ArrayAttr:$result_indices);

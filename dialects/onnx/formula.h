@@ -18,6 +18,11 @@ inline bool isFloatTensor(mlir::Value value) {
   return type && mlir::isa<mlir::FloatType>(type.getElementType());
 }
 
+// Operands of products in fp8 have such elements, and nothing else (compiler/training/QuantizeProducts.cpp).
+inline bool isEightBitFloat(mlir::Type element) {
+  return mlir::isa<mlir::Float8E4M3FNType, mlir::Float8E5M2Type>(element);
+}
+
 // A compact constant attribute: every element is `value`, rounded to the type's element type.
 inline mlir::DenseElementsAttr splatOf(mlir::RankedTensorType type, double value) {
   mlir::Type element = type.getElementType();

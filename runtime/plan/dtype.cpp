@@ -9,6 +9,8 @@ int64_t byteSize(plan::DType dtype) {
   case plan::I8:
   case plan::U8:
   case plan::BOOL:
+  case plan::F8E4M3:
+  case plan::F8E5M2:
     return 1;
   case plan::F16:
   case plan::BF16:
@@ -38,6 +40,10 @@ const char *name(plan::DType dtype) {
     return "f16";
   case plan::BF16:
     return "bf16";
+  case plan::F8E4M3:
+    return "f8e4m3";
+  case plan::F8E5M2:
+    return "f8e5m2";
   case plan::I8:
     return "i8";
   case plan::I16:

@@ -1,4 +1,5 @@
 #include "runtime/plan/float_convert.h"
+#include "runtime/plan/narrow_floats.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -37,6 +38,23 @@ uint16_t doubleToBrain(double value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// A float of 8 bits: bits of its fraction, exponent of its smallest normal number, largest number.
+struct Eight {
+  int fraction, least;
+  double largest;
+};
+constexpr Eight e4m3{3, -6, 448}, e5m2{2, -14, 57344};
+
+uint8_t doubleToEight(const Eight &type, double value) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return sign | 0x7f;
+  const double magnitude = std::min(std::fabs(value), type.largest);
+  const int exponent = magnitude < std::ldexp(1, type.least) ? type.least : std::ilogb(magnitude);
+  // In units of the last place; a carry runs into the exponent as it should.
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction - exponent)));
+  return static_cast<uint8_t>(sign | (units + ((exponent - type.least) << type.fraction)));
+}
+
 template <typename Bits> Bits load(const std::byte *from) {
   Bits value;
   std::memcpy(&value, from, sizeof value);
@@ -57,6 +75,10 @@ double loadFloat(plan::DType dtype, const std::byte *from) {
     return halfToDouble(load<uint16_t>(from));
   case plan::BF16:
     return std::bit_cast<float>(uint32_t(load<uint16_t>(from)) << 16);
+  case plan::F8E4M3:
+    return floatOfE4M3(load<uint8_t>(from));
+  case plan::F8E5M2:
+    return floatOfE5M2(load<uint8_t>(from));
   default:
     return NAN;
   }
@@ -72,6 +94,10 @@ void storeFloat(plan::DType dtype, double value, std::byte *to) {
     return store(to, doubleToHalf(value));
   case plan::BF16:
     return store(to, doubleToBrain(value));
+  case plan::F8E4M3:
+    return store(to, doubleToEight(e4m3, value));
+  case plan::F8E5M2:
+    return store(to, doubleToEight(e5m2, value));
   default:
     return;
   }

@@ -1,4 +1,5 @@
-// One float of any width, through double: f32, f64, f16, bf16. Narrowing rounds to nearest, ties to even.
+// One float of any width, through double: f32, f64, f16, bf16, f8e4m3, f8e5m2. Narrowing rounds to nearest, ties to
+// even; to 8 bits it saturates (narrow_floats.h).
 //
 //     double x = loadFloat(plan::BF16, bytes);  storeFloat(plan::F16, x, out);
 #pragma once

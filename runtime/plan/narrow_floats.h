@@ -1,10 +1,16 @@
-// Floats of 16 bits as bits, to and from f32: to the nearest, ties to even; a NaN stays one, subnormal numbers stay
-// exact. Without branches, so that loops over them vectorise on every CPU; compilers' own conversions call functions
-// where the CPU has no instruction.
+// Floats of 16 and 8 bits as bits, to and from f32: to the nearest, ties to even; a NaN stays one, subnormal numbers
+// stay exact. Without branches, so that loops over them vectorise on every CPU; compilers' own conversions call
+// functions where the CPU has no instruction.
 //
 //   floatOfHalf(0x3c00) == 1       halfOfFloat(65520) == 0x7c00, infinity
 //   floatOfBrain(0x3f80) == 1      brainOfFloat(1.00390625f) == 0x3f80
+//
+// Floats of 8 bits are those of OCP's specification, as PyTorch's float8_e4m3fn and float8_e5m2. What is larger than
+// their largest number becomes that number, infinity too (cvt.rn.satfinite):
+//
+//   e4m3OfFloat(1) == 0x38   e4m3OfFloat(1e9f) == 0x7e, 448      e5m2OfFloat(1) == 0x3c   e5m2OfFloat(1e9f) == 0x7b, 57344
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -40,5 +46,33 @@ constexpr uint16_t halfOfFloat(float value) {
   const uint32_t half = magnitude >= 0x47800000u ? large : magnitude < 0x38800000u ? subnormal : normal;
   return static_cast<uint16_t>(half | sign >> 16);
 }
+
+constexpr float floatOfE5M2(uint8_t bits) { return floatOfHalf(static_cast<uint16_t>(bits << 8)); }
+
+constexpr float floatOfE4M3(uint8_t bits) {
+  // As of a half; the exponent's bias grows from 7 to 127, a subnormal number is a multiple of 2^-9.
+  const uint32_t magnitude = uint32_t(bits & 0x7f) << 20, normal = magnitude + (120u << 23);
+  const float unit = std::bit_cast<float>(121u << 23);
+  const auto subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(normal + (1u << 23)) - unit);
+  const uint32_t value = magnitude < 1u << 23 ? subnormal : magnitude == 0x7fu << 20 ? 0x7fc00000u : normal;
+  return std::bit_cast<float>(value | uint32_t(bits & 0x80) << 24);
+}
+
+// With so many bits of fraction; `bias` of the exponent, `largest` number as the bits of an f32.
+template <int fraction, uint32_t bias, uint32_t largest> constexpr uint8_t eightBitsOfFloat(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits & 0x80000000u, whole = bits ^ sign, magnitude = std::min(whole, largest);
+  constexpr int dropped = 23 - fraction;
+  const uint32_t odd = magnitude >> dropped & 1;
+  const uint32_t normal = (magnitude + ((bias - 127u) << 23) + ((1u << (dropped - 1)) - 1) + odd) >> dropped;
+  // A power of two whose last place is the unit of subnormal numbers: the addition rounds to it.
+  constexpr uint32_t unit = (128u - bias + dropped) << 23;
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(unit)) - unit;
+  const uint32_t code = whole > 0x7f800000u ? 0x7f : magnitude < (128u - bias) << 23 ? subnormal : normal;
+  return static_cast<uint8_t>(code | sign >> 24);
+}
+constexpr uint8_t e4m3OfFloat(float value) { return eightBitsOfFloat<3, 7, 0x43e00000>(value); }
+constexpr uint8_t e5m2OfFloat(float value) { return eightBitsOfFloat<2, 15, 0x47600000>(value); }
 
 } // namespace cleave::runtime

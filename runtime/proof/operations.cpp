@@ -42,7 +42,10 @@ bool flagOf(const plan::GraphNode &node, const std::string &name) {
 bool isWider(plan::DType from, plan::DType to) {
   using runtime::isFloat;
   if (from == plan::BOOL) return true;
-  if (isFloat(from)) return to == plan::F64 || (to == plan::F32 && from != plan::F64);
+  if (isFloat(from)) {
+    const bool isEight = runtime::isEightBitFloat(from), isExact = to == plan::BF16 || (to == plan::F16 && isEight);
+    return to == plan::F64 || (to == plan::F32 && from != plan::F64) || (isEight && isExact);
+  }
   if (isFloat(to)) return to == plan::F32 || to == plan::F64;
   return runtime::byteSize(to) >= runtime::byteSize(from);
 }
@@ -111,6 +114,9 @@ Term Operations::number(const char *bytes, plan::DType dtype) {
     if (int64_t value = valueOf<int64_t>(bytes); std::abs(value) < (int64_t(1) << 53))
       return store.number(static_cast<double>(value));
     return store.leaf(fmt::format("integer {}", valueOf<int64_t>(bytes)), {});
+  case plan::F8E4M3:
+  case plan::F8E5M2:
+    return store.number(runtime::loadFloat(dtype, reinterpret_cast<const std::byte *>(bytes)));
   default: {
     const auto bits = valueOf<uint16_t>(bytes);
     if (dtype == plan::BF16) {
@@ -208,7 +214,8 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
   for (Atom v : over)
     if (store.atom(v).size == 0) return {type.dtype, type.shape, store.number(0)};
   const Term sum = store.reduce(Reduce::Sum, over, store.product({at(lhs, a), at(rhs, b)}));
-  return {type.dtype, type.shape, cast(sum, isWider(lhs.dtype, type.dtype) ? type.dtype : plan::F32, type.dtype)};
+  const bool isWide = !runtime::isEightBitFloat(lhs.dtype) && isWider(lhs.dtype, type.dtype);
+  return {type.dtype, type.shape, cast(sum, isWide ? type.dtype : plan::F32, type.dtype)};
 }
 
 Tensor Operations::apply(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,

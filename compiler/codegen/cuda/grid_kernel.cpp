@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/grid_kernel.h"
 #include "compiler/codegen/cuda/grid_builder.h"
 #include "compiler/codegen/kernels/clone_body.h"
+#include "compiler/codegen/kernels/kernel_element.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -41,8 +42,7 @@ private:
 
   static FactorSet bit(int64_t factor) { return FactorSet(1) << factor; }
   static Type elementType(const KernelNode &node) {
-    Type type = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
-    return isa<IntegerType>(type) ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
+    return elementInKernel(cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType());
   }
   bool dependsOnVector(const KernelNode &node) const { return s.vector >= 0 && (node.set & bit(s.vector)) != 0; }
   bool isOfUnit(const KernelNode &node) const { return (node.set & s.reduced) == 0 && s.reduced != 0; }

@@ -1,5 +1,6 @@
 #include "compiler/codegen/kernels/kernel_loops.h"
 #include "compiler/codegen/kernels/clone_body.h"
+#include "compiler/codegen/kernels/kernel_element.h"
 #include "compiler/codegen/kernels/loop_builder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -46,8 +47,7 @@ private:
   using Nest = SmallVector<int>; // the nodes a nest of loops is there for
 
   static Type elementType(const KernelNode &node) {
-    Type type = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
-    return isa<IntegerType>(type) ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
+    return elementInKernel(cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType());
   }
   bool isParallelOnly(const KernelNode &node) const { return (node.set & s.reduced) == 0; }
   bool isTarget(const KernelNode &node) const {

@@ -12,6 +12,7 @@
 // generic is, `cleave.domain` and `cleave.reduced` on the kernel give the factors' sizes and those that are reduced.
 // Constants become scalars, views disappear into the maps.
 #include "compiler/codegen/kernels/kernel_domain.h"
+#include "compiler/codegen/kernels/kernel_element.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/kernels/philox.h"
 #include "dialects/onnx/Onnx.h"
@@ -33,10 +34,6 @@ struct Element {
 };
 
 constexpr int64_t longSum = 256; // terms
-
-Type signless(Type type) {
-  return isa<IntegerType>(type) ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
-}
 
 class KernelToLinalg {
 public:
@@ -137,7 +134,7 @@ private:
     SmallVector<int64_t> factors;
     for (size_t f = 0; f < domain.sizes.size(); ++f)
       if (form.strides[f] != 0) factors.push_back(f);
-    Type type = signless(cast<RankedTensorType>(operand.get().getType()).getElementType());
+    Type type = elementInKernel(cast<RankedTensorType>(operand.get().getType()).getElementType());
     Value value =
         generic(factors, flat(operand.get()), empty(factors, type), {linear(factors, form), select(factors, factors)},
                 0, [&](OpBuilder &inner, ValueRange arguments) { return reinterpret(inner, loc, arguments[0], type); });
@@ -152,7 +149,7 @@ private:
   LogicalResult lower(Operation *op) {
     loc = op->getLoc();
     Value result = op->getResult(0);
-    Type type = signless(cast<RankedTensorType>(result.getType()).getElementType());
+    Type type = elementInKernel(cast<RankedTensorType>(result.getType()).getElementType());
     if (auto constant = dyn_cast<onnx::ConstantOp>(op)) {
       auto splat = llvm::cast<SplatElementsAttr>(constant.getValue());
       TypedAttr value = isa<FloatType>(type) ? TypedAttr(builder.getFloatAttr(type, splat.getSplatValue<APFloat>()))
@@ -324,7 +321,7 @@ private:
         fromMaps.push_back(select(loops, source.factors));
       }
       fromMaps.push_back(select(loops, loops));
-      source.value = generic(loops, from, empty(loops, signless(type.getElementType())), fromMaps, 0,
+      source.value = generic(loops, from, empty(loops, elementInKernel(type.getElementType())), fromMaps, 0,
                              [&](OpBuilder &, ValueRange arguments) { return isScalar ? value : arguments[0]; });
       source.factors = loops;
     }

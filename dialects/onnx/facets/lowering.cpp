@@ -3,9 +3,11 @@
 //
 //   onnx.Relu %x : tensor<4xf32>    ->    %p = arith.cmpf olt, %e, 0.0;  %r = arith.select %p, 0.0, %e
 //
-// Elements are signless (an element of tensor<..xui8> comes as i8); signedness is read from the op's own types. Floats
-// narrower than f32 are computed in f32. Integer division never traps: x / 0 is x.
-#include "dialects/onnx/Onnx.h"
+// Elements are signless (an element of tensor<..xui8> comes as i8) and floats of 8 bits come as i8, their codes; what
+// they mean is read from the op's own types. Floats narrower than f32 are computed in f32. Integer division never
+// traps: x / 0 is x.
+#include "dialects/onnx/facets/eight_bits.h"
+#include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -23,7 +25,7 @@ public:
     Type element = cast<ShapedType>(tensor.getType()).getElementType();
     isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
     isFloat = isa<FloatType>(element);
-    for (Value value : elements) operands.push_back(widened(value));
+    for (Value value : elements) operands.push_back(widened(value, element));
   }
 
   bool isFloat = false, isUnsigned = false;
@@ -49,13 +51,14 @@ public:
   // Rounds back to a float narrower than f32.
   Value narrowed(Value value, Value result) {
     Type element = cast<ShapedType>(result.getType()).getElementType();
-    if (isNarrow(element) && value.getType().isF32()) return make<arith::TruncFOp>(element, value);
-    return value;
+    if (!isNarrow(element) || !value.getType().isF32()) return value;
+    return isEightBitFloat(element) ? toEightBits(builder, loc, value, element) : make<arith::TruncFOp>(element, value);
   }
 
 private:
   static bool isNarrow(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 32; }
-  Value widened(Value value) {
+  Value widened(Value value, Type element) {
+    if (isEightBitFloat(element)) return fromEightBits(builder, loc, value, element);
     return isNarrow(value.getType()) ? make<arith::ExtFOp>(builder.getF32Type(), value) : value;
   }
   static CmpIPredicate unsignedOf(CmpIPredicate predicate) {
@@ -142,6 +145,7 @@ Value convert(Emitter &e, OpBuilder &builder, Value result) {
   Value x = e.operand(0);
   Type from = x.getType(), to = cast<ShapedType>(result.getType()).getElementType();
   if (to.isInteger(1)) return e.compare(CmpFPredicate::UNE, CmpIPredicate::ne, x, e.number(0));
+  if (isEightBitFloat(to)) to = builder.getF32Type(); // narrowed() does the rest
   if (isa<FloatType>(to)) {
     if (!e.isFloat) {
       // An integer goes straight to the type: through f32 it would be rounded twice only when `to` is narrower.

@@ -85,7 +85,10 @@ bool ConvGradWeightOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { retur
 LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                            Types &results) {
   auto lhs = tensorType(adaptor.getLhs()), rhs = tensorType(adaptor.getRhs());
-  if (lhs.getElementType() != rhs.getElementType())
+  Type element = lhs.getElementType();
+  if (isEightBitFloat(element) && isEightBitFloat(rhs.getElementType()))
+    element = BFloat16Type::get(element.getContext());
+  else if (element != rhs.getElementType())
     return emitOptionalError(loc, "operands differ in element type: ", lhs, " and ", rhs);
   llvm::SmallDenseMap<int64_t, int64_t> size;
   llvm::SmallDenseMap<int64_t, int> uses;
@@ -112,7 +115,7 @@ LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location
   for (auto [index, count] : uses)
     if (count == 1 && !own.contains(index))
       return emitOptionalError(loc, "index ", index, " is in one operand alone: reduce it first");
-  results.push_back(lhs.clone(shape));
+  results.push_back(RankedTensorType::get(shape, element));
   return success();
 }
 

@@ -36,6 +36,8 @@ int ncclType(plan::DType dtype) {
     return ncclInt8;
   case plan::U8:
   case plan::BOOL:
+  case plan::F8E4M3: // only moved
+  case plan::F8E5M2:
     return ncclUint8;
   default:
     return -1;

@@ -1,5 +1,5 @@
 // Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where the CPU has no
-// products of 16-bit elements (fp16 nearly everywhere) the operands are widened to f32 around an f32 product (widen.h).
+// products of such elements (8 bits, fp16 nearly everywhere) operands are widened to f32 around an f32 product (widen.h).
 #include "runtime/device/contract_batch.h"
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/cpu/widen.h"
@@ -236,7 +236,7 @@ Sequence fastMatmul(const plan::Contract &c, const CpuContext &context, const Pr
   return {};
 }
 
-// Operands of 16 bits copied to dense f32 in the order in which they lie, multiplied there, the result rounded. Null:
+// Operands of 16 or 8 bits copied to dense f32 in the order in which they lie, multiplied there, the result rounded. Null:
 // oneDNN lacks the product.
 std::unique_ptr<ScratchSequence> widenedMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p) {
   if (c.has_bias()) return {};
@@ -329,6 +329,8 @@ Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &cont
   Places places = inArena(c, context, p);
   if (!multipliesNatively(c.lhs().dtype()) || !multipliesNatively(c.rhs().dtype()))
     if (auto command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
+  if (isEightBitFloat(c.lhs().dtype()) || isEightBitFloat(c.rhs().dtype()))
+    return inputError("oneDNN has no matmul for these strides");
   if (Sequence command = fastMatmul(c, context, p, places)) return Prepared(std::move(command));
   if (same && type == plan::F32) return loops<float, float>(c, context);
   if (auto command = widenedMatmul(c, context, p)) return Prepared(std::move(command));

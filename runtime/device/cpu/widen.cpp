@@ -20,11 +20,47 @@ CLEAVE_FOR_EACH_CPU void widenBrains(const uint16_t *from, float *to, int64_t co
 CLEAVE_FOR_EACH_CPU void widenHalves(const uint16_t *from, float *to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = floatOfHalf(from[i]);
 }
+CLEAVE_FOR_EACH_CPU void widenE4M3(const uint8_t *from, float *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = floatOfE4M3(from[i]);
+}
+CLEAVE_FOR_EACH_CPU void widenE5M2(const uint8_t *from, float *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = floatOfE5M2(from[i]);
+}
 CLEAVE_FOR_EACH_CPU void narrowToBrains(const float *from, uint16_t *to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = brainOfFloat(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void narrowToHalves(const float *from, uint16_t *to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = halfOfFloat(from[i]);
+}
+CLEAVE_FOR_EACH_CPU void narrowToE4M3(const float *from, uint8_t *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = e4m3OfFloat(from[i]);
+}
+CLEAVE_FOR_EACH_CPU void narrowToE5M2(const float *from, uint8_t *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = e5m2OfFloat(from[i]);
+}
+
+// How elements of one type are converted: many that lie together, or one after the other.
+template <typename Bits> struct Element {
+  void (*widenMany)(const Bits *, float *, int64_t);
+  void (*narrowMany)(const float *, Bits *, int64_t);
+  float (*widen)(Bits);
+  Bits (*narrow)(float);
+};
+constexpr Element<uint16_t> brain{widenBrains, narrowToBrains, floatOfBrain, brainOfFloat};
+constexpr Element<uint16_t> half{widenHalves, narrowToHalves, floatOfHalf, halfOfFloat};
+constexpr Element<uint8_t> e4m3{widenE4M3, narrowToE4M3, floatOfE4M3, e4m3OfFloat};
+constexpr Element<uint8_t> e5m2{widenE5M2, narrowToE5M2, floatOfE5M2, e5m2OfFloat};
+
+template <typename Bits>
+void convertRow(const Element<Bits> &element, bool widens, Bits *narrow, int64_t narrowStride, float *wide,
+                int64_t wideStride, int64_t count) {
+  if (narrowStride == 1 && wideStride == 1)
+    return widens ? element.widenMany(narrow, wide, count) : element.narrowMany(wide, narrow, count);
+  for (int64_t i = 0; i < count; ++i)
+    if (widens)
+      wide[i * wideStride] = element.widen(narrow[i * narrowStride]);
+    else
+      narrow[i * narrowStride] = element.narrow(wide[i * wideStride]);
 }
 
 } // namespace
@@ -41,7 +77,7 @@ bool multipliesNatively(plan::DType dtype) {
 
 Conversion::Conversion(plan::DType dtype, Direction direction, std::byte *address, size_t scratchOffset,
                        std::vector<int64_t> sizes, std::vector<int64_t> strides, std::vector<int64_t> wideStrides)
-    : dtype(dtype), direction(direction), narrow(reinterpret_cast<uint16_t *>(address)), offset(scratchOffset) {
+    : dtype(dtype), direction(direction), narrow(address), offset(scratchOffset) {
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1 && (strides[d] != 0 || wideStrides[d] != 0))
       outer.push_back({sizes[d], strides[d], wideStrides[d]});
@@ -57,27 +93,20 @@ Conversion::Conversion(plan::DType dtype, Direction direction, std::byte *addres
   outer.pop_back();
 }
 
-void Conversion::convert(uint16_t *half, float *single, int64_t count) const {
-  const bool isBrain = dtype == plan::BF16;
-  if (row.narrow == 1 && row.wide == 1) {
-    if (direction == Widen) return (isBrain ? widenBrains : widenHalves)(half, single, count);
-    return (isBrain ? narrowToBrains : narrowToHalves)(single, half, count);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t &bits = half[i * row.narrow];
-    float &value = single[i * row.wide];
-    if (direction == Widen)
-      value = isBrain ? floatOfBrain(bits) : floatOfHalf(bits);
-    else
-      bits = isBrain ? brainOfFloat(value) : halfOfFloat(value);
-  }
+void Conversion::convert(int64_t from, int64_t to, int64_t count) const {
+  auto row = [&]<typename Bits>(const Element<Bits> &element) {
+    convertRow(element, direction == Widen, reinterpret_cast<Bits *>(narrow) + from, this->row.narrow, wide + to,
+               this->row.wide, count);
+  };
+  if (dtype == plan::F8E4M3) return row(e4m3);
+  if (dtype == plan::F8E5M2) return row(e5m2);
+  row(dtype == plan::BF16 ? brain : half);
 }
 
 Status Conversion::run() {
   if (outer.empty()) {
-    parallelFor(row.size, grainElements, [&](int64_t begin, int64_t end) {
-      convert(narrow + begin * row.narrow, wide + begin * row.wide, end - begin);
-    });
+    parallelFor(row.size, grainElements,
+                [&](int64_t begin, int64_t end) { convert(begin * row.narrow, begin * row.wide, end - begin); });
     return Status::ok();
   }
   int64_t rows = 1;
@@ -89,7 +118,7 @@ Status Conversion::run() {
         from += rest % outer[d].size * outer[d].narrow;
         to += rest % outer[d].size * outer[d].wide;
       }
-      convert(narrow + from, wide + to, row.size);
+      convert(from, to, row.size);
     }
   });
   return Status::ok();

@@ -1,5 +1,5 @@
-// Copies of 16-bit tensors in f32 and back, around primitives for which the CPU has no 16-bit products: the same exact
-// products of rounded operands, summed in f32 and rounded once.
+// Copies of 16-bit and 8-bit tensors in f32 and back, around primitives for which the CPU has no such products: the
+// same exact products of rounded operands, summed in f32 and rounded once.
 //
 //   auto in = std::make_unique<Conversion>(plan::F16, Conversion::Widen, source, at, sizes, strides, wideStrides);
 //   in->place(scratch);  in->run();       // f32 at offset `at` of the scratch
@@ -15,7 +15,7 @@ bool multipliesNatively(plan::DType dtype);
 class Conversion final : public ScratchCommand {
 public:
   enum Direction { Widen, Narrow };
-  // A tensor of `dtype` (F16, BF16) at `address` and its f32 copy `scratchOffset` bytes into the scratch, with their
+  // A tensor of `dtype` (F16, BF16, F8E4M3, F8E5M2) at `address` and its f32 copy `scratchOffset` bytes into the scratch, with their
   // strides in elements. A dimension with stride 0 in both is one element.
   Conversion(plan::DType dtype, Direction direction, std::byte *address, size_t scratchOffset,
              std::vector<int64_t> sizes, std::vector<int64_t> strides, std::vector<int64_t> wideStrides);
@@ -26,11 +26,11 @@ private:
   struct Dimension {
     int64_t size, narrow, wide; // elements; strides
   };
-  void convert(uint16_t *narrow, float *wide, int64_t count) const; // along the row
+  void convert(int64_t from, int64_t to, int64_t count) const; // elements along the row, from places in both
 
   const plan::DType dtype;
   const Direction direction;
-  uint16_t *const narrow;
+  std::byte *const narrow;
   const size_t offset;
   float *wide = nullptr;
   std::vector<Dimension> outer;
