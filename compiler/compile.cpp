@@ -77,10 +77,22 @@ Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOp
   return checkMicrobatchInputs(ofBatch, stepInputs(built->step()), options.microbatches);
 }
 
+// fp8 asks for hardware that multiplies it.
+Status checkPrecision(const CompileRequest &request) {
+  const std::string gpu = planner::computeCapability(request.cluster.device.kind);
+  if (request.recipe.precision != recipe::Precision::Fp8 || gpu.empty()) return Status::ok();
+  if (std::atoi(gpu.c_str() + std::string("sm_").size()) >= 89) return Status::ok();
+  return inputError(
+      fmt::format("{}: precision fp8 needs GPUs of compute capability 8.9 or later (sm_89), {} is {}; take "
+                  "bf16",
+                  request.recipe.at("precision"), request.cluster.device.kind, gpu));
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
+  CLEAVE_RETURN_IF_ERROR(checkPrecision(request));
   Planned planned;
   planned.pipeline = std::make_unique<Pipeline>(request);
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
@@ -117,6 +129,12 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
                                "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");
     request.warn(planned.warnings.back());
   }
+  if (delaysWeights && request.recipe.precision == recipe::Precision::Fp8 &&
+      request.recipe.fp8.scaling == recipe::Scaling::Delayed)
+    return inputError(fmt::format("schedule {} runs forward passes of a step before the last one has ended, when the "
+                                  "scales of precision fp8 are not known yet: take fp8.scaling=current, or a schedule "
+                                  "with a flush (1f1b)",
+                                  planned.decision.schedule));
   if (delaysWeights) {
     planned.warnings.push_back("schedule " + planned.decision.schedule +
                                " takes gradients at the weights before the last update, W(t+1) = W(t) - lr g(W(t-1)): "
@@ -301,8 +319,13 @@ Result<Compiled> compile(const CompileRequest &given) {
   CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
   auto shorter = addLengths(request, *planned);
   if (!shorter) return shorter.status();
+  const size_t known = planned->pipeline->warnings().size();
   auto generated = planned->pipeline->generate(planned->decision);
   if (!generated) return generated.status();
+  for (size_t i = known; i < planned->pipeline->warnings().size(); ++i) {
+    planned->warnings.push_back(planned->pipeline->warnings()[i]);
+    request.warn(planned->warnings.back());
+  }
   fillLengths(request, *shorter, *generated);
   warnOfPacking(request, *generated, *planned);
   Compiled compiled{std::move(*generated), planned->report()};

@@ -102,6 +102,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createFlattenGathers());
   passes.addPass(createJoinParts());
   passes.addPass(createAbsorbContractTransposes());
+  if (gpu) passes.addPass(createLayEightBitProducts());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createSplitSumsPass());

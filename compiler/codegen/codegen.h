@@ -64,6 +64,7 @@ std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();
 std::unique_ptr<mlir::Pass> createOffloadState();
 std::unique_ptr<mlir::Pass> createOffloadActivations();
+std::unique_ptr<mlir::Pass> createLayEightBitProducts();
 std::unique_ptr<mlir::Pass> createScheduleCommands(bool gpu = false);
 std::unique_ptr<mlir::Pass> createPlanMemory();
 std::unique_ptr<mlir::Pass> createVerifyPlan();

@@ -73,6 +73,13 @@ double efficiency(int64_t size) { return double(size) / double(size + 8); }
 
 constexpr double flopsPerSecond = 1e11, bytesPerSecond = 1e10, secondsPerProduct = 1e-7;
 
+// Is k innermost, and everything else where the alignment wants it?
+bool isKMajor(const ContractIndices &c, const std::vector<Run> &loops, const Run &m, const Run &n, const Run &k) {
+  auto fits = [&](int64_t stride) { return stride % c.alignment == 0; };
+  return k.lhs == 1 && k.rhs == 1 && (m.size == 1 || fits(m.lhs)) && (n.size == 1 || fits(n.rhs)) &&
+         std::all_of(loops.begin(), loops.end(), [&](const Run &loop) { return fits(loop.lhs) && fits(loop.rhs); });
+}
+
 // With every copy already decided (the strides are those after it): the product, or nothing if it cannot be done so.
 std::optional<ContractLayout> layOut(const ContractIndices &c, const Groups &groups) {
   std::vector<Run> loops = collapse(groups.batch, c);
@@ -84,6 +91,7 @@ std::optional<ContractLayout> layOut(const ContractIndices &c, const Groups &gro
   if (!isMatrix(m.size, k.size, m.lhs, k.lhs) || !isMatrix(k.size, n.size, k.rhs, n.rhs) ||
       !isMatrix(m.size, n.size, m.out, n.out))
     return std::nullopt;
+  if (c.alignment > 0 && !isKMajor(c, loops, m, n, k)) return std::nullopt;
 
   ContractLayout layout;
   layout.m = m.size, layout.n = n.size, layout.k = k.size;
@@ -141,6 +149,7 @@ ContractLayout chooseContractLayout(const ContractIndices &indices) {
   std::optional<ContractLayout> best;
   for (int copies = 0; copies < 8; ++copies) {
     bool copyLhs = copies & 1, copyRhs = copies & 2, copyOut = copies & 4;
+    if ((indices.copiesLhs && !copyLhs) || (indices.copiesRhs && !copyRhs)) continue;
     Groups groups = classes;
     // Each group takes the order of a tensor that is not copied.
     auto order = [](IndexOrder &group, std::initializer_list<std::pair<bool, const IndexStrides *>> candidates) {
@@ -164,7 +173,9 @@ ContractLayout chooseContractLayout(const ContractIndices &indices) {
       chosen = std::move(letters);
     };
     copy(copyLhs, copied.lhs, orders.copyLhs, concatenated(groups.batch, groups.m, groups.k));
-    copy(copyRhs, copied.rhs, orders.copyRhs, concatenated(groups.batch, groups.k, groups.n));
+    copy(copyRhs, copied.rhs, orders.copyRhs,
+         indices.alignment > 0 ? concatenated(groups.batch, groups.n, groups.k)
+                               : concatenated(groups.batch, groups.k, groups.n));
     copy(copyOut, copied.out, orders.copyOut, concatenated(groups.batch, groups.m, groups.n));
 
     std::optional<ContractLayout> layout = layOut(copied, groups);

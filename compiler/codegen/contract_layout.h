@@ -20,6 +20,9 @@ using IndexStrides = std::vector<std::optional<int64_t>>;
 struct ContractIndices {
   std::vector<int64_t> sizes; // of every index letter
   IndexStrides lhs, rhs, out;
+  // Not 0: both operands must have k innermost, and their other strides must be multiples of it.
+  int64_t alignment = 0;
+  bool copiesLhs = false, copiesRhs = false; // in any case
 };
 
 // The order in which a copied tensor's indices lie, outermost first (dense).

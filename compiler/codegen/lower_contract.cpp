@@ -62,6 +62,11 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
       contraction.sizes[index] = size;
   contraction.lhs = stridesByIndex(count, lhs.indices, lhs.view.strides);
   contraction.rhs = stridesByIndex(count, rhs.indices, rhs.view.strides);
+  if (op->hasAttr(kMajorAttr)) {
+    contraction.alignment = eightBitAlignment;
+    contraction.copiesLhs = lhs.view.offset % eightBitAlignment != 0;
+    contraction.copiesRhs = rhs.view.offset % eightBitAlignment != 0;
+  }
   auto outStrides = rowMajorStrides(resultType.getShape());
   contraction.out = stridesByIndex(count, op.getResultIndices(), outStrides);
 

@@ -19,14 +19,20 @@ int realType(plan::DType dtype) {
     return realF16;
   case plan::BF16:
     return realBf16;
+  case plan::F8E4M3:
+    return realF8E4M3;
+  case plan::F8E5M2:
+    return realF8E5M2;
   default:
     return -1;
   }
 }
+bool isEight(int type) { return type == realF8E4M3 || type == realF8E5M2; }
 const char *typeName(int type) {
+  if (isEight(type)) return type == realF8E4M3 ? "e4m3" : "e5m2";
   return type == realF32 ? "f32" : type == realF64 ? "f64" : type == realF16 ? "f16" : "bf16";
 }
-int64_t typeBytes(int type) { return type == realF64 ? 8 : type == realF32 ? 4 : 2; }
+int64_t typeBytes(int type) { return type == realF64 ? 8 : type == realF32 ? 4 : isEight(type) ? 1 : 2; }
 
 // The alignment of a place in the arena, whose own address is a multiple of more.
 uint32_t alignmentOf(int64_t offset) {
@@ -77,6 +83,21 @@ Status setEpilogue(const plan::Contract &c, Product &product) {
   bool once = product.batch == 1 && product.calls.size() == 1;
   if (!once && (c.activation() != plan::Contract::NONE || c.has_lhs_sum() || c.has_rhs_sum()))
     return inputError("an activation or a sum of a product with a batch");
+  return Status::ok();
+}
+
+// Before Blackwell the library multiplies 8 bits with k innermost in both operands ("TN") and 16-byte alignment only.
+Status checkEight(const Product &product) {
+  if (!isEight(product.a.type) && !isEight(product.b.type)) return Status::ok();
+  const bool isLaid = product.a.transposed && !product.b.transposed;
+  bool isAligned = product.a.alignment == 16 && product.b.alignment == 16 && product.d.alignment == 16;
+  for (int64_t size : {product.a.leading, product.b.leading, product.depth, product.d.rows,
+                       product.d.leading * typeBytes(product.d.type)})
+    isAligned = isAligned && size % 16 == 0;
+  if (!isLaid || !isAligned || product.a.type + product.b.type == 2 * realF8E5M2)
+    return inputError(fmt::format("cuBLASLt multiplies 8 bits only with k innermost in both operands, multiples of 16 "
+                                  "bytes, and at most one in e5m2; this product is {}",
+                                  product.key()));
   return Status::ok();
 }
 
@@ -173,6 +194,7 @@ Result<Product> productOf(const plan::Contract &c, bool tf32) {
     meet(product.d, product.calls.back().d);
   }
   CLEAVE_RETURN_IF_ERROR(setEpilogue(c, product));
+  CLEAVE_RETURN_IF_ERROR(checkEight(product));
   return product;
 }
 

@@ -29,6 +29,8 @@ enum : int {
   realF64 = 1,                // CUDA_R_64F
   realF16 = 2,                // CUDA_R_16F
   realBf16 = 14,              // CUDA_R_16BF
+  realF8E4M3 = 28,            // CUDA_R_8F_E4M3
+  realF8E5M2 = 29,            // CUDA_R_8F_E5M2
   operationN = 0,             // CUBLAS_OP_N
   operationT = 1,             // CUBLAS_OP_T
   matmulTransA = 3,           // CUBLASLT_MATMUL_DESC_TRANSA

@@ -1,8 +1,8 @@
 // cuBLASLt in plain loops, in the order of k, on the fake driver's streams. Requests that the library's documentation
 // rules out have no algorithm here either: an auxiliary matrix whose rows are no multiple of 8 elements, a bias of
-// another type than the result. The first of a product's three algorithms is slow and the last does not run; one that
-// was made for another product is refused, and so are addresses that are less aligned than was said when it was asked
-// for.
+// another type than the result, 8 bits in another layout than TN or less aligned than 16 bytes, both in e5m2. The first
+// of a product's three algorithms is slow and the last does not run; one that was made for another product is refused,
+// and so are addresses that are less aligned than was said when it was asked for.
 #include "test/unit/cuda/fake/fake_cuda.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
@@ -37,12 +37,15 @@ constexpr std::chrono::microseconds slowness{300};
 std::atomic<int> epilogueError{0};
 constexpr int bias = 4, gelu = 32, geluGradient = 192, sumA = 256, sumB = 512, auxiliary = 128;
 
-bool isKnown(int type) { return type == 0 || type == 1 || type == 2 || type == 14; }
+bool isEight(int type) { return type == 28 || type == 29; }
+bool isKnown(int type) { return type == 0 || type == 1 || type == 2 || type == 14 || isEight(type); }
 fake::Number number(int type) {
-  return type == 0   ? fake::Number::F32
-         : type == 1 ? fake::Number::F64
-         : type == 2 ? fake::Number::F16
-                     : fake::Number::Bf16;
+  return type == 28   ? fake::Number::E4m3
+         : type == 29 ? fake::Number::E5m2
+         : type == 0  ? fake::Number::F32
+         : type == 1  ? fake::Number::F64
+         : type == 2  ? fake::Number::F16
+                      : fake::Number::Bf16;
 }
 double load(int type, const void *from, int64_t at) { return fake::load(number(type), from, at); }
 void store(int type, void *to, int64_t at, double value) { fake::store(number(type), to, at, value); }
@@ -167,6 +170,13 @@ bool hasAlgorithm(const Description *d, const Layout *a, const Layout *b, const 
   if (hasAux) fits &= d->aux && d->auxLeading % 8 == 0 && d->auxLeading >= out->rows && out->batch == 1;
   if (hasVector) fits &= d->vector && d->biasType == out->type;
   if (d->epilogue >= sumA) fits &= out->batch == 1;
+  if (isEight(a->type) || isEight(b->type)) {
+    bool isAligned = k % 16 == 0 && m % 16 == 0 && a->leading % 16 == 0 && b->leading % 16 == 0 &&
+                     out->leading * (out->type == 0 ? 4 : 2) % 16 == 0;
+    bool areTypes = isEight(a->type) && isEight(b->type) && a->type + b->type < 58 &&
+                    (out->type == 0 || out->type == 2 || out->type == 14);
+    return fits && isAligned && areTypes && d->transA && !d->transB && d->compute == 68 && d->epilogue == 1;
+  }
   return fits && a->type == b->type && (out->type == a->type || out->type == 0) && (d->compute != 77 || a->type == 0);
 }
 uint64_t lowBit(const void *pointer) {

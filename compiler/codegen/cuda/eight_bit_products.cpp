@@ -1,0 +1,72 @@
+// LayEightBitProducts: products on 8 bits as cuBLASLt's kernels take them: both operands with the index that is summed
+// over innermost ("TN"), sizes and leading dimensions multiples of 16 bytes. A product whose sizes on this device are
+// such is marked `cleave.k_major`: lowerContract copies operands that do not lie so. Others multiply the same numbers
+// in bf16, which holds each of them, and a warning says how many do.
+//
+//   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {cleave.k_major}
+//   %y = onnx.Contract %qx, %qw : 24x32, 32x48     ->  onnx.Contract (bf16(%qx)), (bf16(%qw))
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/lower_contract.h"
+#include "dialects/onnx/formula.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+// The sizes of its matrices; how many there are is no matter.
+bool isAligned(onnx::ContractOp op) {
+  int64_t m = 1, n = 1, k = 1;
+  auto result = op.getResultIndices();
+  auto shape = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  for (auto [index, size] : llvm::zip_equal(op.getLhsIndices(), shape(op.getLhs())))
+    if (!llvm::is_contained(result, index))
+      k *= size;
+    else if (!llvm::is_contained(op.getRhsIndices(), index))
+      m *= size;
+  for (auto [index, size] : llvm::zip_equal(op.getRhsIndices(), shape(op.getRhs())))
+    if (!llvm::is_contained(op.getLhsIndices(), index)) n *= size;
+  return m % eightBitAlignment == 0 && n % eightBitAlignment == 0 && k % eightBitAlignment == 0;
+}
+
+Value inSixteen(OpBuilder &builder, Operation *origin, Value value) {
+  auto cast = onnx::CastOp::create(builder, origin->getLoc(), value, builder.getBF16Type());
+  inherit(cast, origin);
+  return cast.getY();
+}
+
+struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LayEightBitProducts)
+  StringRef getArgument() const override { return "lay-eight-bit-products"; }
+  StringRef getDescription() const override { return "products on 8 bits as cuBLASLt multiplies them"; }
+
+  void runOnOperation() override {
+    int64_t all = 0, widened = 0;
+    onnx::ContractOp first;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto contract : function.getOps<onnx::ContractOp>()) {
+        if (!onnx::isEightBitFloat(cast<RankedTensorType>(contract.getLhs().getType()).getElementType())) continue;
+        ++all;
+        if (isAligned(contract)) {
+          contract->setAttr(kMajorAttr, UnitAttr::get(&getContext()));
+          continue;
+        }
+        OpBuilder builder(contract);
+        contract.getLhsMutable().assign(inSixteen(builder, contract, contract.getLhs()));
+        contract.getRhsMutable().assign(inSixteen(builder, contract, contract.getRhs()));
+        if (++widened == 1) first = contract;
+      }
+    if (widened > 0)
+      first.emitWarning() << widened << " of " << all
+                          << " products on 8 bits have a size on a device that is no multiple "
+                          << "of " << eightBitAlignment << ", as cuBLASLt needs (this is the first): they multiply the "
+                          << "same numbers in bf16";
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createLayEightBitProducts() { return std::make_unique<LayEightBitProducts>(); }
+
+} // namespace cleave::codegen
