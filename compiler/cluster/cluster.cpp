@@ -130,6 +130,7 @@ double Device::meanSecondsPerByte(double farthest, double oldest) const {
 
 double Device::flopsAt(const std::string &precision) const {
   auto found = flops.find(precision);
+  if (found == flops.end() && precision == "fp8") found = flops.find("bf16");
   if (found == flops.end()) found = flops.find("fp32");
   return found == flops.end() ? 0 : found->second;
 }

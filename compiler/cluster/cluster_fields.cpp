@@ -50,7 +50,7 @@ constexpr Field<Cluster> fields[] = {
   {"device.tflops.tf32", "10¹² FLOP/s", 1e12, 1e-9, unbounded, Never, "the preset's; as `fp32`", "", rateAt<2>},
   {"device.tflops.bf16", "10¹² FLOP/s", 1e12, 1e-9, unbounded, Never, "the preset's; as `fp32`", "", rateAt<3>},
   {"device.tflops.fp16", "10¹² FLOP/s", 1e12, 1e-9, unbounded, Never, "the preset's; as `fp32`", "", rateAt<4>},
-  {"device.tflops.fp8", "10¹² FLOP/s", 1e12, 1e-9, unbounded, Never, "as `fp32`", "", rateAt<5>},
+  {"device.tflops.fp8", "10¹² FLOP/s", 1e12, 1e-9, unbounded, Never, "the preset's; as `bf16`", "", rateAt<5>},
   {"device.memory_gbps", "10⁹ bytes/s", giga, tiny, unbounded, OfOwnKinds, "the preset's", "memory bandwidth of a device", device<&D::memoryBandwidth>},
   {"device.launch_us", "µs", 1e-6, 0, unbounded, Never, "the profile's; cpu 4", "fixed cost of a kernel on the device", device<&D::launchSeconds>},
   {"device.solo_launch_us", "µs", 1e-6, 0, unbounded, Never, "`launch_us`; cpu 0.3, at most `launch_us`",

@@ -176,7 +176,8 @@ Cluster standardCluster(const std::string &kind, const std::string &software, in
   device.memoryBytes = preset->memoryGib * gib;
   device.flops = {{"fp32", preset->fp32 * tera}, {"fp16", preset->half * tera}};
   if (preset->tf32 > 0) device.flops["tf32"] = preset->tf32 * tera;
-  device.flops["bf16"] = (preset->tf32 > 0 ? preset->half : preset->fp32) * tera; // V100 has no bf16 units
+  device.flops["bf16"] = (preset->tf32 > 0 ? preset->half : preset->fp32) * tera;             // V100 has no bf16 units
+  if (std::atoi(capability.c_str() + 3) >= 89) device.flops["fp8"] = 2 * preset->half * tera; // by the data sheets
   device.memoryBandwidth = preset->memoryGbps * giga;
   cluster.hostSharedBy = std::min(preset->hostSharedBy, devicesPerNode);
   cluster.hostMemoryBytes = preset->hostMemoryGib * gib;

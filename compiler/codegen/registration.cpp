@@ -9,6 +9,7 @@ void registerCodegenPasses() {
   mlir::registerPass(createFlattenGathers);
   mlir::registerPass(createAddInPlace);
   mlir::registerPass(createAbsorbContractTransposes);
+  mlir::registerPass(createLayEightBitProducts);
   mlir::registerPass(createFoldEpilogues);
   mlir::registerPass(createLowerLibraryOps);
   mlir::registerPass(createLowerCollectives);

@@ -116,6 +116,9 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
   for (const NormGroup &group : recipe.gradNorms)
     for (const std::string &glob : group.match)
       CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
+  if (recipe.fp8.keep)
+    for (const std::string &glob : *recipe.fp8.keep)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("fp8.keep"), "fp8.keep", glob, known));
   for (const InitRule &rule : recipe.init.rules)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("init.rules"), "init.rules", rule.match, known));
   if (recipe.lora)

@@ -31,9 +31,9 @@ private:
   std::vector<std::pair<std::string, size_t>> globs;
 };
 
-// Every pattern of `trainable`, `no_decay`, `frozen_rows`, `grad_norms`, `init.rules` and `lora.match` must name at
-// least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the nearest
-// name is ...".
+// Every pattern of `trainable`, `no_decay`, `frozen_rows`, `grad_norms`, `fp8.keep`, `init.rules` and `lora.match` must
+// name at least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the
+// nearest name is ...".
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
 
 // Globs that fit several parameters only since an exporter merged these and one name is left, "b", "b#2": they are of

@@ -4,11 +4,11 @@
 //   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
 //                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
 //
-// Of fp8 the largest amax of the microbatches is accumulated (fp8_scales.h) and stays a result.
+// Of fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
 //
 // A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
 // accumulated, or, where it is made of a count (at least 1, say), the count is.
-#include "compiler/training/fp8_scales.h"
+#include "compiler/training/fp8/scales.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"

@@ -57,6 +57,14 @@ Product productOf(const Node &node, const LocalSizes &local) {
   return product;
 }
 
+// At whose rate a node computes: in fp8 only products of elements of 8 bits are faster than those of 16.
+std::string precisionOf(const Problem &problem, const Node &node) {
+  if (problem.precision != "fp8") return problem.precision;
+  const bool isEight =
+      !node.cheap && !node.operands.empty() && problem.tensors[size_t(node.operands.front())].elementBytes == 1;
+  return isEight ? "fp8" : "bf16";
+}
+
 // Which pass of a convolution a node is; none: it is a product, or a device's convolutions are products.
 std::optional<ConvolutionPass> passOf(const Node &node, const Device &device) {
   if (device.convolutions.block <= 0 || node.results.size() != 1) return std::nullopt;
@@ -245,7 +253,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.work = node.kind.work;
     work.elements = node.flops * part;
   }
-  candidate.forward = operationSeconds(cluster, problem.precision, work);
+  const std::string precision = precisionOf(problem, node);
+  candidate.forward = operationSeconds(cluster, precision, work);
   double kept = keptSeconds(cluster, work, model.keptSecondsPerByte);
   candidate.forwardLaunches = work.kernels;
   work.kept = readAgain;
@@ -262,7 +271,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     if (fused.isFused || work.work == ElementWork::Window) work.elements *= 2;
     // The launches on GPUs are known of other software, by its passes.
     if (cluster.device.isCpu()) work.kernels += fused.columnSums;
-    candidate.backward = operationSeconds(cluster, problem.precision, work);
+    candidate.backward = operationSeconds(cluster, precision, work);
     candidate.backwardLaunches = work.kernels;
     return;
   }
@@ -282,7 +291,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     fillBlocks(o > 0                              ? ConvolutionPass::GradWeight
                : pass == ConvolutionPass::Forward ? ConvolutionPass::GradInput
                                                   : ConvolutionPass::Forward);
-    candidate.backward += operationSeconds(cluster, problem.precision, work);
+    candidate.backward += operationSeconds(cluster, precision, work);
     candidate.backwardLaunches += work.kernels;
   }
   if (fusedCore || (onRing && work.isScores)) candidate.backward += candidate.forward; // scores again

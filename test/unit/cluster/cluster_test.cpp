@@ -27,7 +27,8 @@ TEST(Cluster, ReadsTheExampleOfTheInterface) {
   EXPECT_EQ(cluster->numDevices(), 128);
   EXPECT_DOUBLE_EQ(cluster->device.memoryBytes, 80.0 * (1 << 30));
   EXPECT_DOUBLE_EQ(cluster->device.flopsAt("bf16"), 312e12);
-  EXPECT_DOUBLE_EQ(cluster->device.flopsAt("fp8"), 19.5e12); // no figure of its own
+  EXPECT_DOUBLE_EQ(cluster->device.flopsAt("fp8"), 312e12); // no figure of its own: that of bf16
+  EXPECT_DOUBLE_EQ(standardCluster("h100-80g", "cleave", 1, 8).device.flopsAt("fp8"), 2 * 989.4e12);
   EXPECT_DOUBLE_EQ(cluster->node.bandwidth, 300e9);
   EXPECT_DOUBLE_EQ(cluster->network.latency, 12e-6);
 }

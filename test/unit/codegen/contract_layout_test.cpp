@@ -134,6 +134,36 @@ TEST(ContractLayout, SpecialShapes) {
   expectProduct({}, {}, {}, {}, random); // scalars
 }
 
+// Products of 8 bits on GPUs: k innermost in both operands, everything else at multiples of 16.
+TEST(ContractLayout, KInnermost) {
+  auto laid = [](Letters lhs, Letters rhs, Letters out, std::vector<int64_t> sizes) {
+    ContractIndices indices{.sizes = sizes};
+    indices.lhs = denseStrides(sizes, lhs), indices.rhs = denseStrides(sizes, rhs),
+    indices.out = denseStrides(sizes, out);
+    indices.alignment = 16;
+    return chooseContractLayout(indices);
+  };
+  const std::vector<int64_t> sizes{64, 48, 32}; // m n k
+  ContractLayout both = laid({0, 2}, {1, 2}, {0, 1}, sizes);
+  EXPECT_FALSE(both.copyLhs || both.copyRhs);
+  ContractLayout forward = laid({0, 2}, {2, 1}, {0, 1}, sizes); // of a weight [in, out]
+  EXPECT_FALSE(forward.copyLhs);
+  ASSERT_TRUE(forward.copyRhs);
+  EXPECT_EQ(*forward.copyRhs, (IndexOrder{1, 2}));
+  ContractLayout weight = laid({2, 0}, {2, 1}, {0, 1}, sizes); // a weight's gradient sums over rows
+  EXPECT_TRUE(weight.copyLhs && weight.copyRhs);
+  for (const ContractLayout &layout : {both, forward, weight}) {
+    EXPECT_EQ(layout.lhsStrides, (std::vector<int64_t>{32, 1}));
+    EXPECT_EQ(layout.rhsStrides, (std::vector<int64_t>{1, 32}));
+  }
+  ContractIndices odd{.sizes = sizes, .alignment = 16, .copiesLhs = true}; // begins where it must not
+  odd.lhs = denseStrides(sizes, {0, 2}), odd.rhs = denseStrides(sizes, {1, 2}), odd.out = denseStrides(sizes, {0, 1});
+  EXPECT_TRUE(chooseContractLayout(odd).copyLhs);
+  odd.copiesLhs = false;
+  odd.lhs[0] = 40; // rows of a wider tensor
+  EXPECT_TRUE(chooseContractLayout(odd).copyLhs);
+}
+
 TEST(ContractLayout, RandomContractions) {
   std::mt19937 random(11);
   for (int round = 0; round < 3000; ++round) {

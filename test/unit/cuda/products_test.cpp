@@ -197,5 +197,32 @@ TEST(CudaProducts, AnEpilogueWithoutAlgorithmsNamesTheSwitch) {
   }
 }
 
+// The library has 8 bits as "TN" only: both operands with k innermost, everything at multiples of 16 bytes.
+TEST(CudaProducts, EightBitsLieWithKInnermost) {
+  plan::Contract c = contractOf(32, 64, 48);
+  c.mutable_lhs()->set_dtype(plan::F8E4M3), c.mutable_rhs()->set_dtype(plan::F8E5M2);
+  c.mutable_out()->set_dtype(plan::BF16);
+  c.set_rhs_strides(0, 1), c.set_rhs_strides(1, 48);
+  Result<Product> product = cuda::productOf(c, false);
+  ASSERT_TRUE(product) << product.status().message();
+  EXPECT_EQ(product->key(), "64x32x48 TN e5m2,e4m3>bf16 ld 48,48,64 align 16,16,16");
+  EXPECT_EQ(product->a.bytes(1), 48 * 64);
+
+  auto refused = [](const plan::Contract &one) {
+    Result<Product> made = cuda::productOf(one, false);
+    return made ? std::string() : made.status().message();
+  };
+  const testing::Matcher<std::string> message = testing::HasSubstr("cuBLASLt multiplies 8 bits only with k innermost");
+  plan::Contract other = c;
+  other.set_rhs_strides(0, 64), other.set_rhs_strides(1, 1);
+  EXPECT_THAT(refused(other), message);
+  other = c, other.mutable_lhs()->set_dtype(plan::F8E5M2);
+  EXPECT_THAT(refused(other), message);
+  other = c, other.mutable_lhs()->set_offset(8);
+  EXPECT_THAT(refused(other), message);
+  other = c, other.set_k(40);
+  EXPECT_THAT(refused(other), message);
+}
+
 } // namespace
 } // namespace cleave::runtime::test

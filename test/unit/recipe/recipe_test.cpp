@@ -339,7 +339,8 @@ TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<LossKind>(8);
   expectTableIsWhole<OptimizerKind>(8);
   expectTableIsWhole<Reduction>(2);
-  expectTableIsWhole<Precision>(4);
+  expectTableIsWhole<Precision>(5);
+  expectTableIsWhole<Scaling>(2);
   expectTableIsWhole<BatchNorm>(3);
   expectTableIsWhole<Ties>(3);
   expectTableIsWhole<ScheduleKind>(4);
@@ -359,6 +360,40 @@ TEST(Recipe, EveryKeyOfTheTableIsRead) {
                                   {"loss_scale.init=1", "init.kind=zeros", "data.kind=synthetic", path + "=null"});
     if (!recipe) EXPECT_THAT(recipe.status().message(), testing::Not(HasSubstr("unknown key"))) << path;
   }
+}
+
+TEST(Recipe, Fp8) {
+  auto plain = parseRecipeText("loss: {kind: mse}\nprecision: fp8\n");
+  ASSERT_TRUE(plain) << plain.status().message();
+  EXPECT_EQ(plain->fp8.scaling, Scaling::Delayed);
+  EXPECT_EQ(plain->fp8.history, 16);
+  EXPECT_EQ(plain->fp8.margin, 0);
+  EXPECT_FALSE(plain->fp8.keep);
+  EXPECT_STREQ(lowElement(plain->precision), "bf16");
+  auto given = parseRecipeText("loss: {kind: mse}\nprecision: fp8\n"
+                               "fp8: {scaling: delayed, history: 1024, margin: 1, keep: [\"*head*\"]}\n");
+  ASSERT_TRUE(given) << given.status().message();
+  auto again = parseRecipeText(given->resolved());
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(again->fp8.history, 1024);
+  EXPECT_EQ(again->fp8.margin, 1);
+  EXPECT_EQ(again->fp8.keep, std::vector<std::string>{"*head*"});
+  auto current = parseRecipeText("loss: {kind: mse}\nprecision: fp8\nfp8: {scaling: current}\n");
+  ASSERT_TRUE(current) << current.status().message();
+  EXPECT_EQ(parseRecipeText(current->resolved())->fp8.scaling, Scaling::Current);
+
+  auto refused = [](const std::string &text) {
+    auto recipe = parseRecipeText("loss: {kind: mse}\n" + text, "r.yaml");
+    return recipe ? std::string() : recipe.status().message();
+  };
+  EXPECT_THAT(refused("precision: bf16\nfp8: {margin: 1}\n"),
+              HasSubstr("r.yaml:3: 'fp8' is for precision fp8, this recipe's is bf16"));
+  EXPECT_THAT(refused("precision: fp8\nfp8: {scaling: blockwise}\n"), HasSubstr("r.yaml:3: "));
+  EXPECT_THAT(refused("precision: fp8\nfp8: {history: 0}\n"), HasSubstr("at least 1"));
+  EXPECT_THAT(refused("precision: fp8\nfp8: {scaling: current, history: 4}\n"),
+              HasSubstr("'history' is for scaling delayed"));
+  EXPECT_THAT(refused("precision: fp8\nfp8: {margins: 1}\n"), HasSubstr("did you mean 'margin'"));
+  EXPECT_THAT(refused("precision: fp4\n"), HasSubstr("fp8"));
 }
 
 } // namespace

@@ -9,7 +9,7 @@
 //   %dx = onnx.Contract %dy, %w    ->   the same with %qdy in f8E5M2 and %qw
 //   %dw = onnx.Contract %x, %dy    ->   of %qx and %qdy, in f32
 //
-// Scales are persistent (delayed scaling, fp8_scales.h); a function that is differentiated also gives each tensor's
+// Scales are persistent (delayed scaling, scales.h); a function that is differentiated also gives each tensor's
 // amax. Or they are made of the tensor's own amax (current scaling).
 //
 // All other products stay for LowerPrecision: those of two activations (attention), those whose weight has a dimension
@@ -17,7 +17,7 @@
 // not say, the weights of products behind which there is no other (the head). The module attribute cleave.fp8 says
 // which.
 #include "compiler/recipe/glob.h"
-#include "compiler/training/fp8_scales.h"
+#include "compiler/training/fp8/scales.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"

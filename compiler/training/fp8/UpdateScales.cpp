@@ -1,5 +1,5 @@
 // UpdateScales: at the end of a step in fp8 with delayed scaling, the amax of each quantized tensor (of all
-// microbatches and devices) enters its history, and its scale becomes that of the history's largest (fp8_scales.h).
+// microbatches and devices) enters its history, and its scale becomes that of the history's largest (scales.h).
 // What is no number, infinite or 0 throughout leaves the scale as it is.
 //
 //   result "fp8.amax.input/W" = %a   ->   %h = concat [%a], first of onnx.read @"fp8.history.input/W"
@@ -7,7 +7,7 @@
 //                                         write @"fp8.scale.input/W", 448 / 2^margin / max(%h)
 //
 // An amax that is no number enters as 0: it says nothing of the next steps.
-#include "compiler/training/fp8_scales.h"
+#include "compiler/training/fp8/scales.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
