@@ -77,8 +77,11 @@ Cluster clusterOf(const GpuFigures &figures) {
   device.memoryBandwidth = figures.streamRate;
   device.bandwidthEfficiency = 1;
   device.launchSeconds = figures.launchSeconds;
+  const bool hasFp8 = device.flops.contains("fp8");
   device.flops.clear();
   fitProducts(figures, device);
+  // Not measured: twice the rate of 16 bits, as in the data sheets.
+  if (hasFp8 && device.flops.contains("bf16")) device.flops["fp8"] = 2 * device.flops["bf16"];
   fillIn(cluster);
   cluster.node = fitLink(figures, cluster);
   if (figures.hostRate > 0) {

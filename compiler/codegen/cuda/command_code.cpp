@@ -131,6 +131,53 @@ void copyCode(GridBuilder &grid, Type element, const StridedLoops &loops, int64_
   });
 }
 
+// A tile of 64 by 64 bytes lies in shared memory in rows of 68, so that a column's bytes are in different banks. A
+// thread moves 16 bytes of a row in, and 16 of a column out.
+constexpr int64_t tileSide = 64, tileRow = 68, tileVector = 16, tileVectors = tileSide / tileVector;
+
+bool StridedLoops::isTransposeOfBytes() const {
+  if (loops.size() != 2 || loops[0].source != 1 || loops[1].target != 1) return false;
+  return llvm::all_of(std::initializer_list<int64_t>{loops[0].size, loops[1].size, loops[0].target, loops[1].source},
+                      [](int64_t number) { return number > 0 && number % tileVector == 0; });
+}
+
+int64_t transposeTiles(const StridedLoops &loops) {
+  auto tiles = [](int64_t size) { return (size + tileSide - 1) / tileSide; };
+  return tiles(loops.all()[0].size) * tiles(loops.all()[1].size);
+}
+
+void transposeCode(GridBuilder &grid, const StridedLoops &loops) {
+  const StridedLoops::Loop &columns = loops.all()[0], &rows = loops.all()[1];
+  const int64_t across = (columns.size + tileSide - 1) / tileSide;
+  Value row = grid.product(grid.quotient(grid.block(), across), tileSide),
+        column = grid.product(grid.remainder(grid.block(), across), tileSide);
+  Value line = grid.quotient(grid.thread(), tileVectors),
+        place = grid.product(grid.remainder(grid.thread(), tileVectors), tileVector);
+  Type byte = grid.here().getI8Type();
+  auto isInside = [&](Value first, const StridedLoops::Loop &of, Value second, const StridedLoops::Loop &along) {
+    return grid.both(grid.less(first, grid.number(of.size)), grid.less(second, grid.number(along.size)));
+  };
+  Value from = grid.sum(row, line), along = grid.sum(column, place);
+  grid.when(isInside(from, rows, along, columns), [&] {
+    Value at = grid.sum(grid.scalar(0), grid.sum(grid.product(from, rows.source), along));
+    Values values = grid.load(grid.buffer(0), byte, at, tileVector, true);
+    Value inTile = grid.sum(grid.product(line, tileRow), place);
+    for (int64_t i = 0; i < tileVector; i += 4) // rows of the tile begin at multiples of 4
+      grid.store(ArrayRef<Value>(values).slice(size_t(i), 4), grid.shared(), grid.sum(inTile, grid.number(i)), true);
+  });
+  grid.barrier();
+  Value to = grid.sum(column, line), below = grid.sum(row, place);
+  grid.when(isInside(to, columns, below, rows), [&] {
+    Values values;
+    for (int64_t i = 0; i < tileVector; ++i) {
+      Value inTile = grid.sum(grid.product(grid.sum(place, grid.number(i)), tileRow), line);
+      values.push_back(grid.load(grid.shared(), byte, inTile).front());
+    }
+    Value at = grid.sum(grid.scalar(1), grid.sum(grid.product(to, columns.target), below));
+    grid.store(values, grid.buffer(1), at, true);
+  });
+}
+
 void fillCode(GridBuilder &grid, Type element, int64_t bits, int64_t width, int64_t threads) {
   Value first = firstElement(grid, width, threads);
   Value value = grid.constant(cast<TypedAttr>(

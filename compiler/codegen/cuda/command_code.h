@@ -14,6 +14,8 @@ public:
   };
   const llvm::SmallVector<Loop> &all() const { return loops; }
   int64_t count() const { return total; } // elements
+  // Are these rows of bytes that become columns, where 16 neighbours are one access on either side?
+  bool isTransposeOfBytes() const;
   bool isContiguous() const { return loops.back().source == 1 && loops.back().target == 1; }
   int64_t innermost() const { return loops.back().size; }
   llvm::SmallVector<int64_t> outerStrides() const;
@@ -42,6 +44,10 @@ struct PoolWindow {
 
 // Buffers source, target; scalars their offsets.
 void copyCode(GridBuilder &grid, mlir::Type element, const StridedLoops &loops, int64_t width, int64_t threads);
+// The same of bytes that are transposed, tile by tile; `tiles` blocks of so many threads.
+void transposeCode(GridBuilder &grid, const StridedLoops &loops);
+int64_t transposeTiles(const StridedLoops &loops);
+constexpr int64_t transposeThreads = 256, transposeSharedBytes = 64 * 68;
 // Buffer target.
 void fillCode(GridBuilder &grid, mlir::Type element, int64_t bits, int64_t width, int64_t threads);
 // Buffers table, indices, out, fault; scalars first local row, fault code.

@@ -181,6 +181,16 @@ private:
         fmt::format("copy {} bytes, {} x{}", runtime::byteSize(copy.source().dtype()), loops.text(), width);
     Type element = bitsOf(copy.source());
     plan::DType dtype = copy.source().dtype();
+    constexpr int64_t line = vectorBytes; // of a product's operand in 8 bits
+    if (runtime::byteSize(dtype) == 1 && loops.isTransposeOfBytes() && copy.source().offset() % line == 0 &&
+        copy.target().offset() % line == 0 && llvm::all_of(offsets, [](int64_t at) { return at % line == 0; })) {
+      plan::Launch &made = launch(command, "transpose bytes, " + loops.text(),
+                                  {reach(dtype, loops, &StridedLoops::Loop::source, 1, line),
+                                   reach(dtype, loops, &StridedLoops::Loop::target, 2, line)},
+                                  2, 1, transposeTiles(loops), 1, transposeThreads, transposeSharedBytes,
+                                  [&](GridBuilder &grid) { transposeCode(grid, loops); });
+      return pass(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
+    }
     plan::Launch &made = launch(command, key,
                                 {reach(dtype, loops, &StridedLoops::Loop::source, 1, width),
                                  reach(dtype, loops, &StridedLoops::Loop::target, 2, width)},

@@ -217,20 +217,21 @@ private:
     Placing placing(user);
     builder.setListener(&placing);
     Formula f(builder, user->getLoc());
+    Value scale;
+    if (isDelayed)
+      scale = onnx::ReadOp::create(builder, user->getLoc(), scalarType(), stateOf(scalePrefix, tensor, weight, {}, 1))
+                  .getValue();
     // A weight lies in 16 bits: it is gathered so, and its 8 bits follow from them.
     if (StringRef(tensor).starts_with("weight/"))
       value = f.cast(f.cast(value, builder.getBF16Type()), builder.getF32Type());
-    auto shape = onnx::tensorType(value).getShape();
-    Value scale;
     if (isDelayed) {
-      scale = onnx::ReadOp::create(builder, user->getLoc(), scalarType(), stateOf(scalePrefix, tensor, weight, {}, 1))
-                  .getValue();
       stateOf(historyPrefix, tensor, weight, {recipe.fp8.history}, 0);
       if (trains) amaxes.push_back({(amaxPrefix + Twine(tensor)).str(), {}, amaxOf(f, value, /*isObserved=*/true)});
     } else {
       Value amax = amaxOf(f, value, /*isObserved=*/false);
       scale = scaleOf(f, amax, tensor, recipe.fp8.margin, f.like(amax, 1));
     }
+    auto shape = onnx::tensorType(value).getShape();
     Value codes = f.cast(f.mul(value, f.spread(scale, shape)), element);
     return known->second = {codes, scale};
   }

@@ -207,6 +207,7 @@ TEST(MachineCluster, FindsTheConstantsOfGpus) {
   EXPECT_EQ(cluster.device.kind, "h100-80g");
   EXPECT_NEAR(cluster.device.flopsAt("bf16") * cluster.device.computeEfficiency / 7e14, 1, 0.01);
   EXPECT_NEAR(cluster.device.flopsAt("fp32") * cluster.device.computeEfficiency / 5e13, 1, 0.01);
+  EXPECT_EQ(cluster.device.flopsAt("fp8"), 2 * cluster.device.flopsAt("bf16"));
   EXPECT_NEAR(cluster.device.halfRateDimension, lost, 0.2);
   EXPECT_EQ(cluster.device.launchSeconds, start);
   EXPECT_EQ(cluster.device.dispatchSeconds, 0);
