@@ -17,6 +17,10 @@ namespace {
 using planner::Problem;
 using planner::TensorKind;
 
+bool readInBackward(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
+}
+
 struct Extraction {
   Problem problem;
   DenseMap<Value, int> tensorOf;
@@ -24,6 +28,26 @@ struct Extraction {
   llvm::StringMap<double> optimizerBytes, masterBytes, meansBytes, updateBytes; // by parameter
   llvm::StringMap<planner::UpdateWork> updates;
   llvm::StringSet<> names;
+
+  DenseMap<Value, int> keptFor; // the tensor that is kept where the backward pass reads the value
+
+  void noteSaved(Value value) {
+    planner::Tensor &kept = problem.tensors[keptFor.lookup(value)];
+    kept.saved |= kept.kind == TensorKind::Activation && readInBackward(value);
+  }
+  // What scales a tensor of fp8: the planner sees the tensor.
+  void passAside(Operation *op, DenseSet<Value> &needsGradient) {
+    if (op->getNumOperands() == 0 || op->getNumResults() == 0) return;
+    Value from = op->getOperand(0), to = op->getResult(0);
+    auto known = tensorOf.find(from);
+    if (known == tensorOf.end()) return; // a scale
+    const int tensor = known->second;
+    tensorOf[to] = tensor;
+    if (needsGradient.contains(from)) needsGradient.insert(to);
+    auto kept = keptFor.find(from);
+    keptFor[to] = kept == keptFor.end() ? tensor : int(kept->second);
+    noteSaved(to);
+  }
 
   int addTensor(std::string name, TensorKind kind, Type type) {
     auto ranked = cast<RankedTensorType>(type);
@@ -74,10 +98,6 @@ struct Extraction {
   }
 };
 
-bool readInBackward(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
-}
-
 int64_t elementsOf(onnx::ParamOp param) { return cast<RankedTensorType>(param.getType()).getNumElements(); }
 
 // A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
@@ -123,15 +143,17 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
       if (!param)
         return op.emitOpError("reads a persistent tensor that does not exist: @") << read.getParam(), failure();
       if (phaseOf(&op) != "forward" && !readInBackward(read.getValue())) continue;
-      if (param.getRole() == "accumulator" || param.getRole() == "previous_parameter") continue;
-      // Of optimizer state, only what a forward pass computes with: a scale of fp8.
-      if (param.getRole() == "optimizer_state" && phaseOf(&op) != "forward") continue;
+      if (param.getRole() != "parameter" && param.getRole() != "running_statistic") continue;
       int id = state.addParameter(param);
       state.tensorOf[read.getValue()] = id;
       if (problem.tensors[id].trainable) needsGradient.insert(read.getValue());
       continue;
     }
-    if (phaseOf(&op) != "forward" || op.hasAttr(observesAttr)) continue;
+    if (phaseOf(&op) != "forward") continue;
+    if (op.hasAttr(asideAttr)) {
+      state.passAside(&op, needsGradient);
+      continue;
+    }
     if (isa<onnx::ConstantOp>(op)) {
       auto location = op.getLoc()->findInstanceOf<NameLoc>();
       state.tensorOf[op.getResult(0)] = state.addTensor(location ? location.getName().str() : "constant",
@@ -165,8 +187,8 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     node.backwardFlops = node.kind.isHeavy() ? gradients * node.flops : (gradients ? node.flops : 0);
     for (Value result : op.getResults()) {
       int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
-      planner::Tensor &kept = problem.tensors[isWidening(&op) ? node.operands[0] : id];
-      kept.saved |= kept.kind == TensorKind::Activation && readInBackward(result);
+      state.keptFor[result] = isWidening(&op) ? node.operands[0] : id;
+      state.noteSaved(result);
       state.tensorOf[result] = id;
       node.results.push_back(id);
       if (gradients) needsGradient.insert(result);

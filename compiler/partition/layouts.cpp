@@ -142,7 +142,7 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
   std::vector<StringRef> nodeOf;
   for (Operation &op : function.getBody().front()) {
     if (phaseOf(&op) != "forward" || !isa<onnx::FactorRuleOpInterface>(op) || isa<onnx::ConstantOp>(op)) continue;
-    if (op.hasAttr(observesAttr)) continue;
+    if (op.hasAttr(asideAttr)) continue;
     auto location = op.getLoc()->findInstanceOf<NameLoc>();
     StringRef node = location ? location.getName().getValue() : StringRef("?");
     auto &[key, seen] = *nodes.try_emplace(node).first;

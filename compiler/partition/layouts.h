@@ -25,7 +25,7 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
                                      tensorsAttr = "cleave.tensors", nodeAttr = "cleave.node",
                                      gathersAgainAttr = "cleave.gathers_again", segmentAttr = "cleave.segment",
-                                     againAttr = "cleave.again", observesAttr = "cleave.observes",
+                                     againAttr = "cleave.again", asideAttr = "cleave.aside",
                                      productAttr = "cleave.product"; // mirrored_split.h
 // On an op whose decision is that of the operation it stands for: the decided factor for every factor of its own, -1
 // for none.

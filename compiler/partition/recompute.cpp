@@ -54,6 +54,21 @@ private:
       segmentOf[&op] = {number, numberOf(&op, stageAttr)};
       if (isMarked) marked.insert(&op);
     }
+    for (Operation &op : llvm::reverse(block)) followUsers(&op);
+  }
+
+  // What scales a tensor, and has no segment by its operands, belongs where it is read: a weight in 8 bits too.
+  void followUsers(Operation *op) {
+    if (!op->hasAttr(asideAttr) || phaseOf(op) != "forward" || segmentOf.contains(op) || op->use_empty()) return;
+    const Segment one = segmentOf.lookup(*op->user_begin());
+    bool isMarked = true;
+    for (Operation *user : op->getUsers()) {
+      auto found = segmentOf.find(user);
+      if (found == segmentOf.end() || found->second != one) return;
+      isMarked &= marked.contains(user);
+    }
+    segmentOf[op] = one;
+    if (isMarked) marked.insert(op);
   }
 
   std::pair<int64_t, bool> ofOperands(Operation *op) const {
@@ -62,6 +77,7 @@ private:
     for (Value operand : op->getOperands()) {
       if (isFree(operand.getDefiningOp())) continue;
       auto found = segmentOf.find(operand.getDefiningOp());
+      if (found == segmentOf.end() && operand.getDefiningOp()->hasAttr(asideAttr)) continue; // a scale
       if (found == segmentOf.end() || (one && *one != found->second.first)) return {-1, false};
       one = found->second.first;
       all &= marked.contains(found->first);

@@ -194,7 +194,10 @@ private:
       }
     for (auto param : module.getOps<onnx::ParamOp>())
       if (param.getRole() == "optimizer_state") {
-        auto of = param.getOf() ? holders.find(*param.getOf()) : holders.end();
+        auto beside = param->getAttrOfType<FlatSymbolRefAttr>(besideAttr);
+        auto of = beside          ? holders.find(beside.getValue())
+                  : param.getOf() ? holders.find(*param.getOf())
+                                  : holders.end();
         Ranks where = of == holders.end() ? Ranks(count, true) : of->second;
         holders.try_emplace(param.getSymName(), where);
       }

@@ -31,6 +31,6 @@ inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "c
                                      fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines",
                                      orderAttr = "cleave.order", channelAttr = "cleave.channel",
                                      crossesAttr = "cleave.crosses", buffersAttr = "cleave.buffers",
-                                     aheadAttr = "cleave.ahead";
+                                     aheadAttr = "cleave.ahead", besideAttr = "cleave.beside";
 
 } // namespace cleave::partition

@@ -42,8 +42,11 @@ inline constexpr llvm::StringLiteral originName = "cleave.origin";
 // On the ops of an optimizer's rule that sums over its parameter: the parameter's name. Stages of a pipeline that hold
 // copies of one compute it alike, to the last bit; so the order of its sums must not depend on what else a stage does.
 inline constexpr llvm::StringLiteral ruleName = "cleave.rule";
-// On forward ops whose result only later steps read: they follow their operands, the planner knows nothing of them.
-inline constexpr llvm::StringLiteral observesName = "cleave.observes";
+// On ops that scale or observe tensors of fp8: they lie as their operands do, and in the planning problem the result is
+// the first operand.
+inline constexpr llvm::StringLiteral asideName = "cleave.aside";
+// On a persistent tensor: a parameter. Stages of a pipeline that hold the parameter hold it, too.
+inline constexpr llvm::StringLiteral besideName = "cleave.beside";
 enum class Phase { Forward, Backward, Update };
 llvm::StringRef phaseText(Phase phase);
 

@@ -60,8 +60,9 @@ Product productOf(const Node &node, const LocalSizes &local) {
 // At whose rate a node computes: in fp8 only products of elements of 8 bits are faster than those of 16.
 std::string precisionOf(const Problem &problem, const Node &node) {
   if (problem.precision != "fp8") return problem.precision;
-  const bool isEight =
-      !node.cheap && !node.operands.empty() && problem.tensors[size_t(node.operands.front())].elementBytes == 1;
+  const bool isEight = !node.cheap && std::ranges::any_of(node.operands, [&](int tensor) {
+    return problem.tensors[size_t(tensor)].elementBytes == 1;
+  });
   return isEight ? "fp8" : "bf16";
 }
 

@@ -99,7 +99,7 @@ private:
   std::optional<recipe::ParameterPatterns> kept;
   DenseSet<Operation *> beforeOthers; // forward ops with a product behind them
   llvm::StringMap<int> uses;          // of a weight by quantized products
-  llvm::DenseMap<std::pair<Value, Type>, Quantized> quantizedOf;
+  std::map<std::tuple<const void *, const void *, bool>, Quantized> quantizedOf; // value, type, whether for a gradient
   SmallVector<StepResult> amaxes;
 
   std::optional<Product> productOf(onnx::ContractOp op) {
@@ -169,7 +169,8 @@ private:
       const bool isOfWeight = gradient.getLhs() == input || gradient.getRhs() == input;
       const unsigned operand = gradient->getOperand(0) == (isOfWeight ? input : matrix) ? 1 : 0;
       Quantized dy = quantized(gradient->getOperand(operand), "gradient/" + name, weight, gradient);
-      const Quantized &other = isOfWeight ? x : w;
+      // The weight is rounded again rather than kept: it may have been gathered.
+      Quantized other = isOfWeight ? x : quantized(matrix, "weight/" + name, weight, gradient);
       multiply(gradient, operand == 0 ? dy : other, operand == 0 ? other : dy, isOfWeight);
       ++quantizedProducts;
     }
@@ -196,15 +197,17 @@ private:
     return found;
   }
 
-  // What the builder makes belongs where `place` does.
+  // What the builder makes belongs where `place` does; `isAside`: it is no matter for the planner.
   struct Placing : OpBuilder::Listener {
     explicit Placing(Operation *place) : place(place) {}
     void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
       op->setAttr(phaseName, place->getAttr(phaseName));
+      if (isAside && hasPhase(place, Phase::Forward)) op->setAttr(asideName, UnitAttr::get(op->getContext()));
       if (Attribute origin = place->getAttr(originName); origin && hasPhase(place, Phase::Backward))
         op->setAttr(originName, origin);
     }
     Operation *place;
+    bool isAside = false;
   };
 
   // `user`, a product by `weight` or its gradient, asks for it first.
@@ -212,9 +215,12 @@ private:
     OpBuilder builder(user);
     Type element =
         isGradientTensor(tensor) ? Type(builder.getType<Float8E5M2Type>()) : Type(builder.getType<Float8E4M3FNType>());
-    auto [known, isNew] = quantizedOf.try_emplace({value, element});
+    const bool isWeight = StringRef(tensor).starts_with("weight/"),
+               isAgain = isWeight && hasPhase(user, Phase::Backward);
+    auto [known, isNew] = quantizedOf.try_emplace({value.getAsOpaquePointer(), element.getAsOpaquePointer(), isAgain});
     if (!isNew) return known->second;
     Placing placing(user);
+    placing.isAside = isWeight || isDelayed;
     builder.setListener(&placing);
     Formula f(builder, user->getLoc());
     Value scale;
@@ -222,28 +228,22 @@ private:
       scale = onnx::ReadOp::create(builder, user->getLoc(), scalarType(), stateOf(scalePrefix, tensor, weight, {}, 1))
                   .getValue();
     // A weight lies in 16 bits: it is gathered so, and its 8 bits follow from them.
-    if (StringRef(tensor).starts_with("weight/"))
-      value = f.cast(f.cast(value, builder.getBF16Type()), builder.getF32Type());
-    if (isDelayed) {
-      stateOf(historyPrefix, tensor, weight, {recipe.fp8.history}, 0);
-      if (trains) amaxes.push_back({(amaxPrefix + Twine(tensor)).str(), {}, amaxOf(f, value, /*isObserved=*/true)});
-    } else {
-      Value amax = amaxOf(f, value, /*isObserved=*/false);
+    if (isWeight) value = f.cast(f.cast(value, builder.getBF16Type()), builder.getF32Type());
+    if (!isDelayed) {
+      Value amax = amaxOf(f, value);
       scale = scaleOf(f, amax, tensor, recipe.fp8.margin, f.like(amax, 1));
+    } else if (trains && !isAgain) {
+      stateOf(historyPrefix, tensor, weight, {recipe.fp8.history}, 0);
+      amaxes.push_back({(amaxPrefix + Twine(tensor)).str(), {}, amaxOf(f, value)});
     }
-    auto shape = onnx::tensorType(value).getShape();
-    Value codes = f.cast(f.mul(value, f.spread(scale, shape)), element);
-    return known->second = {codes, scale};
+    Value scaled = f.mul(value, f.spread(scale, onnx::tensorType(value).getShape()));
+    placing.isAside = isWeight; // the planner sees a cast of other tensors, and the weight itself
+    return known->second = {f.cast(scaled, element), scale};
   }
 
-  // An amax that only later steps read is no matter for the planner.
-  static Value amaxOf(Formula &f, Value value, bool isObserved) {
-    Value size = f.make<onnx::AbsOp>(value);
+  static Value amaxOf(Formula &f, Value value) {
     auto axes = llvm::to_vector(llvm::seq<int64_t>(0, onnx::tensorType(value).getRank()));
-    Value amax = f.make<onnx::ReduceMaxOp>(size, axes);
-    if (isObserved)
-      for (Value made : {size, amax}) made.getDefiningOp()->setAttr(observesName, UnitAttr::get(made.getContext()));
-    return amax;
+    return f.make<onnx::ReduceMaxOp>(f.make<onnx::AbsOp>(value), axes);
   }
 
   void multiply(onnx::ContractOp op, const Quantized &lhs, const Quantized &rhs, bool isSum) {
@@ -256,8 +256,10 @@ private:
     auto product = onnx::ContractOp::create(builder, op.getLoc(), type.clone(element), lhs.codes, rhs.codes,
                                             op.getLhsIndices(), op.getRhsIndices(), op.getResultIndices());
     product->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    Value wide = f.cast(product.getY(), builder.getF32Type());
+    placing.isAside = true;
     Value inverse = f.mul(f.make<onnx::ReciprocalOp>(lhs.scale), f.make<onnx::ReciprocalOp>(rhs.scale));
-    Value result = f.mul(f.cast(product.getY(), builder.getF32Type()), f.spread(inverse, type.getShape()));
+    Value result = f.mul(wide, f.spread(inverse, type.getShape()));
     op.getY().replaceAllUsesWith(result);
     op.erase();
   }
@@ -269,11 +271,12 @@ private:
     const std::string name = (prefix + tensor).str();
     OpBuilder builder(function);
     if (!symbols.lookup(name)) {
-      symbols.insert(onnx::ParamOp::create(builder, function.getLoc(), name, scalarType().clone(shape),
-                                           "optimizer_state", /*trainable=*/false, StringAttr(), IntegerAttr(),
-                                           IntegerAttr(), TypeAttr(), builder.getF64FloatAttr(fill), DictionaryAttr(),
-                                           DenseI64ArrayAttr(), ArrayAttr(), StringAttr(),
-                                           FlatSymbolRefAttr::get(builder.getContext(), weight), Attribute()));
+      auto state = onnx::ParamOp::create(builder, function.getLoc(), name, scalarType().clone(shape), "optimizer_state",
+                                         /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
+                                         builder.getF64FloatAttr(fill), DictionaryAttr(), DenseI64ArrayAttr(),
+                                         ArrayAttr(), StringAttr(), FlatSymbolRefAttr(), Attribute());
+      state->setAttr(besideName, FlatSymbolRefAttr::get(builder.getContext(), weight));
+      symbols.insert(state);
     }
     return FlatSymbolRefAttr::get(builder.getContext(), name);
   }

@@ -1,8 +1,8 @@
 // UpdateScales: at the end of a step in fp8 with delayed scaling, the amax of each quantized tensor (of all
-// microbatches and devices) enters its history, and its scale becomes that of the history's largest (scales.h).
-// What is no number, infinite or 0 throughout leaves the scale as it is.
+// microbatches and devices) takes the place of the oldest in its history, and its scale becomes that of the history's
+// largest (scales.h). What is no number, infinite or 0 throughout leaves the scale as it is.
 //
-//   result "fp8.amax.input/W" = %a   ->   %h = concat [%a], first of onnx.read @"fp8.history.input/W"
+//   result "fp8.amax.input/W" = %a   ->   %h = onnx.read @"fp8.history.input/W", but for %a at onnx.read @fp8.position
 //                                         write @"fp8.history.input/W", %h
 //                                         write @"fp8.scale.input/W", 448 / 2^margin / max(%h)
 //
@@ -29,33 +29,54 @@ public:
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
     PhaseBuilder builder(final, Phase::Update);
+    Location loc = NameLoc::get(builder.getStringAttr("fp8"));
+    Formula f(builder, loc);
     SmallVector<StepResult> others;
+    Value isOldest;
     for (const StepResult &result : stepResults(final)) {
       StringRef tensor = result.name;
-      if (tensor.consume_front(amaxPrefix))
-        update(builder, tensor, result.value);
-      else
+      if (!tensor.consume_front(amaxPrefix)) {
         others.push_back(result);
+        continue;
+      }
+      if (!isOldest) isOldest = oldestPlace(final, builder, f);
+      update(builder, f, tensor, result.value, isOldest);
     }
     setStepResults(final, others);
   }
 
 private:
-  void update(OpBuilder &builder, StringRef tensor, Value amax) {
+  RankedTensorType historyType(Builder &builder) {
+    return RankedTensorType::get({recipe.fp8.history}, builder.getF32Type());
+  }
+
+  // True at one place of every history; the next step's is the one behind it.
+  Value oldestPlace(func::FuncOp final, OpBuilder &builder, Formula &f) {
+    auto scalar = RankedTensorType::get({}, builder.getF32Type());
+    OpBuilder before(final);
+    SymbolTable(getOperation())
+        .insert(onnx::ParamOp::create(before, final.getLoc(), positionName, scalar, "optimizer_state",
+                                      /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
+                                      before.getF64FloatAttr(0), DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(),
+                                      StringAttr(), FlatSymbolRefAttr(), Attribute()));
+    auto symbol = FlatSymbolRefAttr::get(builder.getContext(), positionName);
     Location loc = NameLoc::get(builder.getStringAttr("fp8"));
-    Formula f(builder, loc);
+    Value position = onnx::ReadOp::create(builder, loc, scalar, symbol), next = f.add(position, f.like(position, 1));
+    Value isInside = f.make<onnx::LessOp>(next, f.like(next, static_cast<double>(recipe.fp8.history)));
+    onnx::WriteOp::create(builder, loc, symbol, f.only(isInside, next));
+    Value place = f.make<onnx::IotaOp>(historyType(builder), TypeAttr::get(historyType(builder)),
+                                       builder.getI64IntegerAttr(0), ArrayAttr());
+    return f.make<onnx::EqualOp>(place, f.spread(position, {recipe.fp8.history}));
+  }
+
+  void update(OpBuilder &builder, Formula &f, StringRef tensor, Value amax, Value isOldest) {
+    Location loc = NameLoc::get(builder.getStringAttr("fp8"));
     auto symbol = [&](StringRef prefix) {
       return FlatSymbolRefAttr::get(builder.getContext(), (prefix + tensor).str());
     };
-    Value isFinite = f.make<onnx::LessOp>(amax, f.like(amax, std::numeric_limits<double>::infinity()));
-    Value history = f.make<onnx::ReshapeOp>(f.where(isFinite, amax, f.like(amax, 0)), ArrayRef<int64_t>{1});
-    const int64_t kept = recipe.fp8.history - 1;
-    if (kept > 0) {
-      auto type = RankedTensorType::get({recipe.fp8.history}, builder.getF32Type());
-      Value before = onnx::ReadOp::create(builder, loc, type, symbol(historyPrefix));
-      Value latest = f.make<onnx::SliceOp>(before, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{kept}, ArrayRef<int64_t>{1});
-      history = f.make<onnx::ConcatOp>(ValueRange{history, latest}, int64_t(0));
-    }
+    Value latest = f.only(f.make<onnx::LessOp>(amax, f.like(amax, std::numeric_limits<double>::infinity())), amax);
+    Value history = onnx::ReadOp::create(builder, loc, historyType(builder), symbol(historyPrefix));
+    history = f.where(isOldest, f.spread(latest, {recipe.fp8.history}), history);
     onnx::WriteOp::create(builder, loc, symbol(historyPrefix), history);
     Value old = onnx::ReadOp::create(builder, loc, amax.getType(), symbol(scalePrefix));
     Value largest = f.make<onnx::ReduceMaxOp>(history, ArrayRef<int64_t>{0});

@@ -2,8 +2,9 @@
 // scaling each quantized tensor has two persistent tensors in f32, named after the weight of its product:
 //
 //   fp8.scale.input/W        what the input is multiplied by before it is rounded; 1 at first
-//   fp8.history.input/W      its largest absolute value ("amax") in the last steps, the latest first; 0: none
+//   fp8.history.input/W      its largest absolute value ("amax") in the last steps, a ring; 0: none
 //
+// and all histories have one fp8.position, that of the oldest.
 // "input" and "weight" are rounded to e4m3, "gradient" to e5m2. Between the two passes a step function has the amax of
 // this step as result "fp8.amax.input/W".
 #pragma once
@@ -12,7 +13,7 @@
 namespace cleave::training {
 
 inline constexpr llvm::StringLiteral amaxPrefix = "fp8.amax.", scalePrefix = "fp8.scale.",
-                                     historyPrefix = "fp8.history.";
+                                     historyPrefix = "fp8.history.", positionName = "fp8.position";
 
 // Of a tensor called "gradient/W"; others are e4m3.
 inline bool isGradientTensor(llvm::StringRef tensor) { return tensor.starts_with("gradient/"); }

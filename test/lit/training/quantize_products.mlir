@@ -6,30 +6,31 @@
 // WRONG: 'fp8' is for precision fp8, this recipe's is bf16
 
 // CHECK:       cleave.fp8 = "fp8: 3 products of a step are in 8 bits; in 16 bits are those of odd (size 24)"
-// CHECK:       onnx.param @"fp8.scale.input/w" : tensor<f32> "optimizer_state" {fill = 1.000000e+00 : f64, of = @w
-// CHECK:       onnx.param @"fp8.history.input/w" : tensor<4xf32> "optimizer_state" {fill = 0.000000e+00 : f64, of = @w
+// CHECK:       onnx.param @"fp8.scale.input/w" : tensor<f32> "optimizer_state" {cleave.beside = @w, fill = 1.000000e+00 : f64
+// CHECK:       onnx.param @"fp8.history.input/w" : tensor<4xf32> "optimizer_state" {cleave.beside = @w, fill = 0.000000e+00 : f64
 // CHECK:       onnx.param @"fp8.scale.weight/w"
 // CHECK:       onnx.param @"fp8.scale.gradient/w"
 // CHECK-LABEL: func.func @model
-// CHECK:       %[[SX:.*]] = onnx.read @"fp8.scale.input/w" {cleave.phase = "forward"} : tensor<f32>
-// What the next steps' scale follows is no matter for the planner.
-// CHECK:       %[[ABS:.*]] = onnx.Abs %arg0 {cleave.observes, cleave.phase = "forward"}
-// CHECK:       %[[AX:.*]] = onnx.ReduceMax %[[ABS]] {axes = array<i64: 0, 1>, cleave.observes
+// CHECK:       %[[SX:.*]] = onnx.read @"fp8.scale.input/w" {cleave.aside, cleave.phase = "forward"} : tensor<f32>
+// What scales a tensor is no matter for the planner; a cast to 8 bits is.
+// CHECK:       %[[ABS:.*]] = onnx.Abs %arg0 {cleave.aside, cleave.phase = "forward"}
+// CHECK:       %[[AX:.*]] = onnx.ReduceMax %[[ABS]] {axes = array<i64: 0, 1>, cleave.aside
 // CHECK:       %[[BX:.*]] = onnx.Broadcast %[[SX]]
 // CHECK:       %[[PX:.*]] = onnx.Mul %arg0, %[[BX]]
-// CHECK:       %[[QX:.*]] = onnx.Cast %[[PX]] {{.*}} -> tensor<8x32xf8E4M3FN>
+// CHECK:       %[[QX:.*]] = onnx.Cast %[[PX]] {cleave.phase = "forward", {{.*}} -> tensor<8x32xf8E4M3FN>
 // A weight is rounded to bf16 first.
 // CHECK:       %[[LOW:.*]] = onnx.Cast %{{.*}} -> tensor<32x16xbf16>
 // CHECK:       onnx.Cast %[[LOW]] {{.*}} -> tensor<32x16xf32>
 // CHECK:       %[[QW:.*]] = onnx.Cast %{{.*}} -> tensor<32x16xf8E4M3FN>
 // CHECK:       %[[R:.*]] = onnx.Contract %[[QX]], %[[QW]] {{.*}} -> tensor<8x16xbf16>
-// CHECK:       onnx.Reciprocal %[[SX]]
 // CHECK:       onnx.Cast %[[R]] {{.*}} -> tensor<8x16xf32>
+// CHECK:       onnx.Reciprocal %[[SX]]
 // Of the odd weight nothing changes.
 // CHECK:       onnx.Contract {{.*}} : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32>
-// The gradient is rounded once for both products; that of the weight stays f32.
+// The gradient is rounded once for both products, the weight again; the weight's gradient stays f32.
 // CHECK:       %[[QD:.*]] = onnx.Cast %{{.*}} -> tensor<8x16xf8E5M2>
-// CHECK:       onnx.Contract %[[QD]], %[[QW]] {{.*}} -> tensor<8x32xbf16>
+// CHECK:       %[[AGAIN:.*]] = onnx.Cast %{{.*}} -> tensor<32x16xf8E4M3FN>
+// CHECK:       onnx.Contract %[[QD]], %[[AGAIN]] {{.*}} -> tensor<8x32xbf16>
 // CHECK:       onnx.Contract %[[QX]], %[[QD]] {{.*}} -> tensor<32x16xf32>
 // CHECK:       return {{.*}}%[[AX]]
 // CHECK-LABEL: func.func @evaluate
@@ -54,9 +55,11 @@
 // UPDATE-LABEL: func.func @final
 // UPDATE:      %[[AMAX:.*]] = onnx.Max
 // UPDATE:      onnx.write @"accumulator.fp8.amax.input/w", %{{.*}}
+// UPDATE:      %[[AT:.*]] = onnx.read @fp8.position {cleave.phase = "update"}
+// UPDATE:      onnx.write @fp8.position, %
+// UPDATE:      %[[OLDEST:.*]] = onnx.Equal
 // UPDATE:      %[[H:.*]] = onnx.read @"fp8.history.input/w" {cleave.phase = "update"}
-// UPDATE:      %[[REST:.*]] = onnx.Slice %[[H]] {{.*}}sizes = array<i64: 3>
-// UPDATE:      %[[NEW:.*]] = onnx.Concat %{{.*}}, %[[REST]]
+// UPDATE:      %[[NEW:.*]] = onnx.Where %[[OLDEST]], %{{.*}}, %[[H]]
 // UPDATE:      onnx.write @"fp8.history.input/w", %[[NEW]]
 // UPDATE:      %[[OLD:.*]] = onnx.read @"fp8.scale.input/w"
 // UPDATE:      onnx.ReduceMax %[[NEW]]
