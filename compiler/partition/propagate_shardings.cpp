@@ -167,10 +167,17 @@ private:
     pendingOperands.emplace_back(op, std::move(replacements));
     replacements.clear();
     annotate(op, split, layouts);
-    if (mirrored && !mirrored->differentiated.getDefiningOp<onnx::ReadOp>())
+    if (mirrored && !isParameter(mirrored->differentiated))
       layGradient(op->getResult(0), versions.layout(mirrored->differentiated));
     if (!passing.empty()) passLayout(op, rule);
     return success();
+  }
+
+  // A persistent tensor as it is read, or in fp8 scaled and rounded.
+  static bool isParameter(Value value) {
+    Operation *op = value.getDefiningOp();
+    while (op && op->hasAttr(asideAttr) && op->getNumOperands() > 0) op = op->getOperand(0).getDefiningOp();
+    return isa_and_nonnull<onnx::ReadOp>(op);
   }
 
   // The gradient of an activation will lie as the activation does, whatever reads it; so will what a partial sum of it

@@ -98,6 +98,7 @@ private:
   const bool trains, isDelayed;
   std::optional<recipe::ParameterPatterns> kept;
   DenseSet<Operation *> beforeOthers; // forward ops with a product behind them
+  int products = 0;                   // of the forward pass
   llvm::StringMap<int> uses;          // of a weight by quantized products
   std::map<std::tuple<const void *, const void *, bool>, Quantized> quantizedOf; // value, type, whether for a gradient
   SmallVector<StepResult> amaxes;
@@ -163,6 +164,8 @@ private:
     SmallVector<onnx::ContractOp> gradients = gradientsOf(product);
     Quantized x = quantized(input, "input/" + name, weight, product.op);
     Quantized w = quantized(matrix, "weight/" + name, weight, product.op);
+    auto number = StringAttr::get(function.getContext(), "fp8." + Twine(products++));
+    product.op->setAttr(productName, number);
     multiply(product.op, product.weightOperand == 0 ? w : x, product.weightOperand == 0 ? x : w, /*isSum=*/false);
     ++quantizedProducts;
     for (onnx::ContractOp gradient : gradients) {
@@ -171,6 +174,7 @@ private:
       Quantized dy = quantized(gradient->getOperand(operand), "gradient/" + name, weight, gradient);
       // The weight is rounded again rather than kept: it may have been gathered.
       Quantized other = isOfWeight ? x : quantized(matrix, "weight/" + name, weight, gradient);
+      gradient->setAttr(productName, number);
       multiply(gradient, operand == 0 ? dy : other, operand == 0 ? other : dy, isOfWeight);
       ++quantizedProducts;
     }
