@@ -279,7 +279,7 @@ private:
     const bool isLanguage = std::string(task->name) == "lm";
     line("{}clip_norm: 1.0{}", isLanguage ? "" : "# ",
          isLanguage ? "" : "       # largest norm of all gradients together");
-    line("# precision: bf16      # or fp16, tf32; fp32 unless told otherwise");
+    line("# precision: bf16      # or fp16, fp8, tf32; fp32 unless told otherwise");
     if (model.statisticElements > 0)
       line("# batch_norm: training  # statistics of the global batch; frozen: the running ones; as_exported unless "
            "told");

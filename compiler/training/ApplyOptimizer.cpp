@@ -65,13 +65,7 @@ public:
   MatrixUse matrixUse() override {
     MatrixUse use = MatrixUse::None;
     for (onnx::ReadOp read : reads.lookup(current.getSymName()))
-      for (OpOperand &user : read->getUses()) {
-        auto phase = user.getOwner()->getAttrOfType<StringAttr>(phaseName);
-        if (!phase || phase != phaseText(Phase::Forward)) continue;
-        MatrixUse here = matrixUse(user);
-        if (here == MatrixUse::None) return here;
-        use = here;
-      }
+      if (!addUses(read.getValue(), use)) return MatrixUse::None;
     return use;
   }
 
@@ -85,6 +79,22 @@ public:
   }
 
 private:
+  // False for another use than by a product. In fp8 products read what the value is scaled and rounded to.
+  bool addUses(Value value, MatrixUse &use) {
+    for (OpOperand &operand : value.getUses()) {
+      Operation *user = operand.getOwner();
+      auto phase = user->getAttrOfType<StringAttr>(phaseName);
+      if (!phase || phase != phaseText(Phase::Forward)) continue;
+      if (user->hasAttr(asideName)) {
+        if (!addUses(user->getResult(0), use)) return false;
+        continue;
+      }
+      use = matrixUse(operand);
+      if (use == MatrixUse::None) return false;
+    }
+    return true;
+  }
+
   MatrixUse matrixUse(OpOperand &operand) {
     int64_t first = isStacked() ? 1 : 0;
     if (static_cast<int64_t>(exportedShape().size()) < first + 2) return MatrixUse::None;

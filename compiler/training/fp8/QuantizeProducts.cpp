@@ -58,6 +58,7 @@ struct Product {
 struct Quantized {
   Value codes;
   Value scale; // f32, of rank 0
+  SmallVector<Operation *> made = {};
 };
 
 class FunctionQuantizing {
@@ -209,8 +210,10 @@ private:
       if (isAside && hasPhase(place, Phase::Forward)) op->setAttr(asideName, UnitAttr::get(op->getContext()));
       if (Attribute origin = place->getAttr(originName); origin && hasPhase(place, Phase::Backward))
         op->setAttr(originName, origin);
+      made.push_back(op);
     }
     Operation *place;
+    SmallVector<Operation *> made;
     bool isAside = false;
   };
 
@@ -222,7 +225,12 @@ private:
     const bool isWeight = StringRef(tensor).starts_with("weight/"),
                isAgain = isWeight && hasPhase(user, Phase::Backward);
     auto [known, isNew] = quantizedOf.try_emplace({value.getAsOpaquePointer(), element.getAsOpaquePointer(), isAgain});
-    if (!isNew) return known->second;
+    if (!isNew) {
+      // Gradients of later products stand before those of earlier ones.
+      if (user->isBeforeInBlock(known->second.codes.getDefiningOp()))
+        for (Operation *op : known->second.made) op->moveBefore(user);
+      return known->second;
+    }
     Placing placing(user);
     placing.isAside = isWeight || isDelayed;
     builder.setListener(&placing);
@@ -242,7 +250,8 @@ private:
     }
     Value scaled = f.mul(value, f.spread(scale, onnx::tensorType(value).getShape()));
     placing.isAside = isWeight; // the planner sees a cast of other tensors, and the weight itself
-    return known->second = {f.cast(scaled, element), scale};
+    Value codes = f.cast(scaled, element);
+    return known->second = {codes, scale, placing.made};
   }
 
   static Value amaxOf(Formula &f, Value value) {
