@@ -126,6 +126,8 @@ TEST(Verify, CommandsFitTheirBuffers) {
                 c.mutable_lhs_strides()->Set(1, 0), c.mutable_rhs_strides()->Set(0, 0);
               }),
               HasSubstr("neither operand has so many elements"));
+  EXPECT_THAT(after([](plan::Plan &p) { command(p, Fc1).mutable_contract()->mutable_lhs()->set_dtype(plan::F8E4M3); }),
+              HasSubstr("floats of 8 bits multiply each other, into bf16 or f32: f8e4m3[8x24]"));
   EXPECT_THAT(after([](plan::Plan &p) { command(p, SumY).mutable_collective()->set_axes(0, "ep"); }),
               HasSubstr("unknown mesh axis 'ep'"));
   EXPECT_THAT(after([](plan::Plan &p) { command(p, SumY).clear_kind(); }), HasSubstr("has no kind"));
