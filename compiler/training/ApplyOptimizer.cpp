@@ -86,7 +86,9 @@ private:
       auto phase = user->getAttrOfType<StringAttr>(phaseName);
       if (!phase || phase != phaseText(Phase::Forward)) continue;
       if (user->hasAttr(asideName)) {
-        if (!addUses(user->getResult(0), use)) return false;
+        Value made = user->getResult(0);
+        const bool isScaled = onnx::tensorType(made).getShape() == onnx::tensorType(value).getShape(); // else its amax
+        if (isScaled && !addUses(made, use)) return false;
         continue;
       }
       use = matrixUse(operand);
