@@ -21,6 +21,8 @@
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
 //               BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
+//   layout      within partition, after ElideCollectives: ChooseChannelsLast, PlaceChannelsLast, ElideTransposes
+//               tensors of convolutions lie as the libraries' kernels want them
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
 //   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters,
@@ -35,6 +37,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/import/import.h"
 #include "compiler/import/inspect.h"
+#include "compiler/layout/layout.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
@@ -64,6 +67,7 @@ void registerPasses() {
   training::registerTrainingPasses();
   attention::registerAttentionPasses();
   partition::registerPartitionPasses();
+  layout::registerLayoutPasses();
   codegen::registerCodegenPasses();
 }
 
@@ -387,8 +391,14 @@ Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decis
 Status Pipeline::partition(const planner::Decision &decision) {
   auto table = scheduleOf(decision);
   if (!table) return table.status();
+  const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
+  layout::Convolutions which = layout::Convolutions::Float;
+  if (isGpu)
+    which = request.recipe.precision == recipe::Precision::Tf32 ? layout::Convolutions::Rounded
+                                                                : layout::Convolutions::Low;
+  auto layOut = [&](OpPassManager &passes) { layout::buildLayoutPipeline(passes, which, /*weights=*/isGpu); };
   return run("partition", [&](OpPassManager &passes) {
-    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, codegen::buildKeptValuesPipeline);
+    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, layOut, codegen::buildKeptValuesPipeline);
   });
 }
 

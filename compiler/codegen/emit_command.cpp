@@ -161,6 +161,8 @@ private:
     assign(*convolution.mutable_pads_end(), op.getPadsEnd());
     assign(*convolution.mutable_dilations(), op.getDilations());
     convolution.set_groups(op.getGroups());
+    convolution.set_channels_last(op.getChannelsLast());
+    convolution.set_weight_channels_last(op.getWeightChannelsLast());
     return success();
   }
 
@@ -228,6 +230,7 @@ private:
     assign(*pool.mutable_pads_begin(), op.getPadsBegin());
     assign(*pool.mutable_pads_end(), op.getPadsEnd());
     assign(*pool.mutable_dilations(), op.getDilations());
+    pool.set_channels_last(op.getChannelsLast());
     return success();
   }
 

@@ -65,7 +65,8 @@ Value lowerCumSum(OpBuilder &builder, onnx::CumSumOp op) {
 template <typename Conv> Value lowerConvolution(OpBuilder &builder, Conv op, llvm::StringRef pass) {
   return plan::ConvolutionCommandOp::create(builder, op.getLoc(), op.getType(), op->getOperand(0), op->getOperand(1),
                                             builder.getStringAttr(pass), op.getStridesAttr(), op.getPadsBeginAttr(),
-                                            op.getPadsEndAttr(), op.getDilationsAttr(), op.getGroupsAttr());
+                                            op.getPadsEndAttr(), op.getDilationsAttr(), op.getGroupsAttr(),
+                                            op.getChannelsLastAttr(), op.getWeightChannelsLastAttr());
 }
 
 // An operand of attention as [batch, heads, positions, features] by strides. The library wants features side by side:
@@ -113,7 +114,7 @@ template <typename Attention> void lowerAttention(OpBuilder &builder, Attention 
 template <typename Pool> Value lowerPool(OpBuilder &builder, Pool op, llvm::StringRef kind) {
   return plan::PoolCommandOp::create(builder, op.getLoc(), op.getType(), op->getOperands(), builder.getStringAttr(kind),
                                      op.getKernelAttr(), op.getStridesAttr(), op.getPadsBeginAttr(),
-                                     op.getPadsEndAttr(), op.getDilationsAttr());
+                                     op.getPadsEndAttr(), op.getDilationsAttr(), op.getChannelsLastAttr());
 }
 
 Value lowerPad(OpBuilder &builder, onnx::PadOp op) {

@@ -6,6 +6,7 @@ namespace cleave::partition {
 
 void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
                             const std::optional<planner::PipelineSchedule> &table,
+                            llvm::function_ref<void(mlir::OpPassManager &)> onLocal,
                             llvm::function_ref<void(mlir::OpPassManager &)> beforeCut) {
   planner::Decision onMesh = decision;
   onMesh.mesh = mesh;
@@ -15,6 +16,7 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
+  if (onLocal) onLocal(manager);
   if (table && beforeCut) beforeCut(manager);
   if (table) manager.addPass(createSplitStages(*table));
   manager.addPass(createBucketCollectives());

@@ -29,10 +29,12 @@ struct ProblemOptions {
 llvm::FailureOr<planner::Problem> extractProblem(mlir::ModuleOp module, const ProblemOptions &options);
 
 // All passes of passes.h in order. `mesh` is the decision's.
-// `table`: the rows of a pipeline, made by makeSchedule of the decision's kind; none without a pipeline. `beforeCut`
-// adds what is to be done on local shapes before its stages become functions of their own.
+// `table`: the rows of a pipeline, made by makeSchedule of the decision's kind; none without a pipeline. `onLocal` adds
+// what is to be done on local shapes, `beforeCut` what comes then, before a pipeline's stages become functions of their
+// own.
 void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
                             const std::optional<planner::PipelineSchedule> &table = std::nullopt,
+                            llvm::function_ref<void(mlir::OpPassManager &)> onLocal = {},
                             llvm::function_ref<void(mlir::OpPassManager &)> beforeCut = {});
 
 } // namespace cleave::partition

@@ -250,24 +250,28 @@ def ContractOp : Core_Product<"Contract"> {
 
 //===--- convolution, pooling (NC + spatial) ------------------------------------------------------------------------===//
 
+// With `channels_last` activations are [N, spatial, C], with `weight_channels_last` weights are [O, kernel, C/groups];
+// `input_shape` and `weight_shape` are shapes as they lie. Before partitioning neither is set (compiler/layout).
+
 def ConvOp : Core_Product<"Conv"> {
   let summary = "convolution x[N,C,spatial] * w[O,C/groups,kernel], no bias";
   let arguments = (ins Tensor:$x, Tensor:$w, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
-                   DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups);
+                   DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
+                   UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs Tensor:$y);
 }
 def ConvGradInputOp : Core_Product<"ConvGradInput"> {
   let summary = "gradient of Conv with respect to x, whose shape is `input_shape`; also ConvTranspose's forward";
   let arguments = (ins Tensor:$dy, Tensor:$w, DenseI64ArrayAttr:$input_shape, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
-                   I64Attr:$groups);
+                   I64Attr:$groups, UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs Tensor:$dx);
 }
 def ConvGradWeightOp : Core_Product<"ConvGradWeight", []> {
   let summary = "gradient of Conv with respect to w, whose shape is `weight_shape`";
   let arguments = (ins Tensor:$x, Tensor:$dy, DenseI64ArrayAttr:$weight_shape, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
-                   I64Attr:$groups);
+                   I64Attr:$groups, UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs Tensor:$dw);
 }
 class Core_Pool<string mnemonic, string meaning, bit differentiable>
@@ -277,19 +281,21 @@ class Core_Pool<string mnemonic, string meaning, bit differentiable>
 defvar PoolAttributes = (ins DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
                          DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations);
 def MaxPoolOp : Core_Pool<"MaxPool", "maximum over windows (pads already include ceil_mode)", 1> {
-  let arguments = !con((ins Tensor:$x), PoolAttributes);
+  let arguments = !con((ins Tensor:$x), PoolAttributes, (ins UnitAttr:$channels_last));
   let results = (outs Tensor:$y);
 }
 def MaxPoolGradOp : Core_Pool<"MaxPoolGrad", "gradient of MaxPool: dy goes to the first maximum of each window", 0> {
-  let arguments = !con((ins Tensor:$x, Tensor:$dy), PoolAttributes);
+  let arguments = !con((ins Tensor:$x, Tensor:$dy), PoolAttributes, (ins UnitAttr:$channels_last));
   let results = (outs Tensor:$dx);
 }
 def AveragePoolOp : Core_Pool<"AveragePool", "mean over windows; padding counts if include_pad", 1> {
-  let arguments = !con((ins Tensor:$x), PoolAttributes, (ins BoolAttr:$include_pad));
+  let arguments = !con((ins Tensor:$x), PoolAttributes,
+                       (ins BoolAttr:$include_pad, UnitAttr:$channels_last));
   let results = (outs Tensor:$y);
 }
 def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 0> {
-  let arguments = !con((ins Tensor:$dy, DenseI64ArrayAttr:$input_shape), PoolAttributes, (ins BoolAttr:$include_pad));
+  let arguments = !con((ins Tensor:$dy, DenseI64ArrayAttr:$input_shape), PoolAttributes,
+                       (ins BoolAttr:$include_pad, UnitAttr:$channels_last));
   let results = (outs Tensor:$dx);
 }
 

@@ -37,10 +37,13 @@ def ContractCommandOp : Plan_Command<"contract", [AttrSizedOperandSegments]> {
 
 def ConvolutionCommandOp : Plan_Command<"convolution"> {
   let summary = "a pass of a convolution; operands and result in the order of Conv, ConvGradInput, ConvGradWeight";
-  let description = "`pass`: forward (x, w -> y), grad_input (dy, w -> dx), grad_weight (x, dy -> dw).";
+  let description = [{
+    `pass`: forward (x, w -> y), grad_input (dy, w -> dx), grad_weight (x, dy -> dw). `channels_last`: activations are
+    [N, spatial, C]; `weight_channels_last`: the weight is [O, kernel, C/groups].
+  }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, StrAttr:$pass, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
-                   I64Attr:$groups);
+                   I64Attr:$groups, UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs AnyRankedTensor:$y);
 }
 
@@ -64,11 +67,11 @@ def PoolCommandOp : Plan_Command<"pool"> {
   let summary = "max or average over windows, or its gradient";
   let description = [{
     `kind`: max, average, average_include_pad (x -> y); max_grad (x, dy -> dx); average_grad,
-    average_include_pad_grad (dy -> dx).
+    average_include_pad_grad (dy -> dx). `channels_last`: tensors are [N, spatial, C].
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$xs, StrAttr:$kind, DenseI64ArrayAttr:$kernel,
                    DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end,
-                   DenseI64ArrayAttr:$dilations);
+                   DenseI64ArrayAttr:$dilations, UnitAttr:$channels_last);
   let results = (outs AnyRankedTensor:$y);
 }
 

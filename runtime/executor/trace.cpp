@@ -2,6 +2,7 @@
 #include "runtime/executor/rank.h"
 #include "runtime/executor/trace_memory.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include <fmt/format.h>

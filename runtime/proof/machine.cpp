@@ -194,6 +194,10 @@ void Machine::store_(Rank &rank, const plan::Buffer &buffer, Term value) {
   note(value);
   rank.memory.write(placeOf(rank, buffer), listOf(buffer.shape()), value);
 }
+void Machine::write(Rank &rank, const plan::Buffer &buffer, const runtime::ImageShape &shape, Term value) {
+  note(value);
+  rank.memory.write(placeOf(rank, buffer), shape.sizes, shape.strides, value);
+}
 Term Machine::read(int program, const plan::Buffer &buffer) {
   return tensor(ranks[static_cast<size_t>(program)], buffer).value;
 }
@@ -472,19 +476,30 @@ void Machine::convolution(Rank &rank, const plan::Convolution &convolution) {
                       .padsBegin = listOf(convolution.pads_begin()),
                       .dilations = listOf(convolution.dilations()),
                       .groups = convolution.groups()};
-  auto make = [&](const plan::Buffer &a, const plan::Buffer &b, const plan::Buffer &out, auto pass) {
-    keepApart(rank, {&a, &b}, out);
-    if (runtime::byteSize(out.dtype()) < 4) throw Unproved{"a convolution in 16 bits"};
-    store_(rank, out,
-           (operations.*pass)(tensor(rank, a), tensor(rank, b), window, {out.dtype(), listOf(out.shape())}).value);
+  using runtime::ImageShape;
+  struct Operand {
+    const plan::Buffer &buffer;
+    ImageShape shape;
+  };
+  const Operand input{convolution.input(), runtime::imageShape(convolution.input(), convolution.channels_last())},
+      weight{convolution.weight(), runtime::imageShape(convolution.weight(), convolution.weight_channels_last())},
+      output{convolution.output(), runtime::imageShape(convolution.output(), convolution.channels_last())};
+  auto make = [&](const Operand &a, const Operand &b, const Operand &out, auto pass) {
+    keepApart(rank, {&a.buffer, &b.buffer}, out.buffer);
+    if (runtime::byteSize(out.buffer.dtype()) < 4) throw Unproved{"a convolution in 16 bits"};
+    write(rank, out.buffer, out.shape,
+          (operations.*pass)(tensor(rank, a.buffer, a.shape.sizes, a.shape.strides),
+                             tensor(rank, b.buffer, b.shape.sizes, b.shape.strides), window,
+                             {out.buffer.dtype(), out.shape.sizes})
+              .value);
   };
   switch (convolution.pass()) {
   case plan::Convolution::FORWARD:
-    return make(convolution.input(), convolution.weight(), convolution.output(), &Operations::convolution);
+    return make(input, weight, output, &Operations::convolution);
   case plan::Convolution::GRAD_INPUT:
-    return make(convolution.output(), convolution.weight(), convolution.input(), &Operations::convolutionInput);
+    return make(output, weight, input, &Operations::convolutionInput);
   case plan::Convolution::GRAD_WEIGHT:
-    return make(convolution.input(), convolution.output(), convolution.weight(), &Operations::convolutionWeight);
+    return make(input, output, weight, &Operations::convolutionWeight);
   default:
     throw Unproved{"a pass of a convolution that is not known"};
   }
@@ -505,8 +520,12 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
   const plan::Buffer &out = isGradient ? pool.grad_input() : pool.output();
   keepApart(rank, from, out);
   std::vector<Tensor> operands;
-  for (const plan::Buffer *buffer : from) operands.push_back(tensor(rank, *buffer));
-  store_(rank, out, operations.pool(name, operands, {out.dtype(), listOf(out.shape())}).value);
+  for (const plan::Buffer *buffer : from) {
+    const runtime::ImageShape shape = runtime::imageShape(*buffer, pool.channels_last());
+    operands.push_back(tensor(rank, *buffer, shape.sizes, shape.strides));
+  }
+  const runtime::ImageShape shape = runtime::imageShape(out, pool.channels_last());
+  write(rank, out, shape, operations.pool(name, operands, {out.dtype(), shape.sizes}).value);
 }
 
 void Machine::attention(Rank &rank, const plan::Attention &attention) {

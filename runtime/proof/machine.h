@@ -7,6 +7,7 @@
 #pragma once
 #include "compiler/sharding/mesh.h"
 #include "graph.pb.h"
+#include "runtime/plan/image_shape.h"
 #include "runtime/proof/memory.h"
 #include "runtime/proof/operations.h"
 #include <deque>
@@ -125,6 +126,7 @@ private:
   Tensor tensor(Rank &rank, const plan::Buffer &buffer, const std::vector<int64_t> &shape,
                 const std::vector<int64_t> &strides);
   void store_(Rank &rank, const plan::Buffer &buffer, Term value);
+  void write(Rank &rank, const plan::Buffer &buffer, const runtime::ImageShape &shape, Term value);
   void note(Term value);
   void keepApart(Rank &rank, const std::vector<const plan::Buffer *> &inputs, const plan::Buffer &output);
   Index affine(Rank &rank, const plan::AffineOfCoordinate &affine);

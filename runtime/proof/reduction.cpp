@@ -147,6 +147,41 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
   return false;
 }
 
+// Factors of one definition stand in the order of their variables' names, so these are given by where the variables
+// stand in the other factors: [0 <= i < 8] [0 <= j < 8] x[i, j], wherever i and j come from.
+void Store::nameByPlaces(std::vector<Atom> &over, Term &body) {
+  if (kindOf(body) != Kind::Product || over.size() < 2) return;
+  const std::vector<Term> factors = open(body);
+  std::map<Definition, int> uses;
+  for (Term factor : factors) ++uses[term(factor).definition];
+  if (uses.size() == factors.size()) return;
+  std::vector<std::pair<std::vector<int64_t>, Atom>> order;
+  for (Atom v : over) {
+    std::vector<int64_t> places;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (uses[term(factors[f]).definition] > 1) continue;
+      const std::vector<Index> &arguments = term(factors[f]).arguments;
+      for (size_t i = 0; i < arguments.size(); ++i)
+        if (dependsOn(arguments[i], v))
+          places.insert(places.end(), {static_cast<int64_t>(f), static_cast<int64_t>(i), factorOf(arguments[i], v)});
+    }
+    places.push_back(atom(v).size);
+    order.emplace_back(std::move(places), v);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<Atom> taken;
+  for (Atom v : term(body).variables)
+    if (std::find(over.begin(), over.end(), v) == over.end()) taken.push_back(v);
+  Replacement by;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Atom v = order[i].second, named = fresh(taken, atom(v).size);
+    taken.push_back(named);
+    if (named != v) by.emplace_back(v, of(named));
+    over[i] = named;
+  }
+  body = replace(body, by);
+}
+
 // The variables are renamed first, so that the same reduction is made once.
 Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
   std::vector<Atom> taken;
@@ -201,6 +236,8 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
     }
     if (kind == Reduce::Sum && (made.kind == Kind::Product || made.kind == Kind::Inside) && removeInside(over, body))
       continue;
+    // Before factors are told apart by their variables: x / 32 and x % 32 are two of them.
+    if (splitVariables(over, body)) continue;
     if (kind == Reduce::Sum && made.kind == Kind::Product) {
       const std::vector<Term> factors = open(body);
       std::vector<Term> outside, within;
@@ -279,8 +316,8 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
         return product({reduce(kind, ofConnected, product(connected)), reduce(kind, ofOthers, product(apart))});
       }
     }
-    if (splitVariables(over, body)) continue;
     if (joinVariables(over, body)) continue;
+    nameByPlaces(over, body);
     // In an order that does not depend on how they came about: by where they stand in the body.
     std::vector<std::pair<std::vector<int64_t>, Atom>> order;
     for (Atom v : over) {

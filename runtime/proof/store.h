@@ -204,6 +204,7 @@ private:
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
   void order(std::vector<Term> &operands) const;
   bool isBefore(Term a, Term b) const;
+  std::vector<int64_t> nameOf(Index index) const;
   Term compare(const std::string &name, Term a, Term b);
   bool isConcatenation(Term term) const;
   std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
@@ -229,6 +230,7 @@ private:
                   const std::vector<Index> &at);
   bool removeInside(std::vector<Atom> &over, Term &body);
   bool splitVariables(std::vector<Atom> &over, Term &body);
+  void nameByPlaces(std::vector<Atom> &over, Term &body);
   bool joinVariables(std::vector<Atom> &over, Term &body);
   void visitIndices(Term t, const std::function<void(Index)> &seen) const;
   int64_t divisionsOf(Term t, const std::vector<Atom> &variables) const;

@@ -314,6 +314,25 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
   return intern(intern(DefinitionNode{.kind = Kind::Inside, .low = low, .high = high}), {index});
 }
 
+// An index by the numbers of its variables, whichever was met first: h is before w where they are dimensions 1 and 2 as
+// where they are 2 and 3.
+std::vector<int64_t> Store::nameOf(Index index) const {
+  std::vector<std::vector<int64_t>> parts;
+  for (auto [part, factor] : node(index).terms) {
+    const AtomNode &inner = atom(part);
+    parts.push_back({inner.kind, static_cast<int64_t>(inner.variable), inner.number, inner.size, factor});
+    if (inner.kind == AtomNode::Row) parts.back().push_back(static_cast<int64_t>(inner.term));
+    if (inner.kind == AtomNode::Quotient || inner.kind == AtomNode::Remainder) {
+      const std::vector<int64_t> of = nameOf(inner.of);
+      parts.back().insert(parts.back().end(), of.begin(), of.end());
+    }
+  }
+  std::sort(parts.begin(), parts.end());
+  std::vector<int64_t> name{node(index).constant};
+  for (const auto &part : parts) name.insert(name.end(), part.begin(), part.end());
+  return name;
+}
+
 // The order of what has none: by what it is, then by how it is built. Names of variables come last, so that the same
 // under other names is in the same order; what is free comes before what a reduction runs over.
 bool Store::isBefore(Term a, Term b) const {
@@ -321,8 +340,11 @@ bool Store::isBefore(Term a, Term b) const {
   if (left.definition != right.definition) return left.definition < right.definition;
   for (size_t i = 0; i < left.arguments.size(); ++i) {
     const IndexNode &x = node(left.arguments[i]), &y = node(right.arguments[i]);
-    const auto first = std::tie(x.level, x.likeness, x.terms, x.constant);
-    if (const auto second = std::tie(y.level, y.likeness, y.terms, y.constant); first != second) return first < second;
+    const auto first = std::tie(x.level, x.likeness);
+    if (const auto second = std::tie(y.level, y.likeness); first != second) return first < second;
+    if (left.arguments[i] == right.arguments[i]) continue;
+    if (auto own = nameOf(left.arguments[i]), other = nameOf(right.arguments[i]); own != other) return own < other;
+    return left.arguments[i] < right.arguments[i];
   }
   return false;
 }

@@ -113,6 +113,7 @@ std::string PoolWindow::text() const {
   std::string text;
   for (int d = 0; d < 3; ++d)
     text += (d ? ", " : "") + joined(" ", in[d], out[d], kernel[d], stride[d], low[d], high[d], dilation[d]);
+  if (channels > 1) text += ", channels last " + std::to_string(channels);
   return text + (countsPads ? " counting pads" : "");
 }
 
@@ -320,8 +321,22 @@ WindowElement windowElement(GridBuilder &grid, const PoolWindow &w, const Value 
   return element;
 }
 
-Value planeOffset(GridBuilder &grid, Value plane, const int64_t (&sizes)[3]) {
-  return grid.product(plane, sizes[0] * sizes[1] * sizes[2]);
+// The element of that number: where it is in its plane, and the plane's channel where the channels lie last.
+struct PlacedElement {
+  BoxPlace box;
+  Value channel; // null: planes lie one after the other
+};
+PlacedElement placedElement(GridBuilder &grid, Value index, const int64_t (&sizes)[3], const PoolWindow &w) {
+  if (w.channels == 1) return {placeIn(grid, index, sizes), {}};
+  return {placeIn(grid, grid.quotient(index, w.channels), sizes), grid.remainder(index, w.channels)};
+}
+// Where the plane of an element begins, and where an element of a plane lies.
+Value planeOffset(GridBuilder &grid, const PlacedElement &element, const int64_t (&sizes)[3], const PoolWindow &w) {
+  Value offset = grid.product(element.box.plane, sizes[0] * sizes[1] * sizes[2] * w.channels);
+  return element.channel ? grid.sum(offset, element.channel) : offset;
+}
+Value inPlane(GridBuilder &grid, Value plane, Value index, const PoolWindow &w) {
+  return grid.sum(plane, w.channels == 1 ? index : grid.product(index, w.channels));
 }
 
 Value negativeInfinity(GridBuilder &grid, Type type) {
@@ -348,7 +363,7 @@ Value largest(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], 
   Values found = grid.loop(grid.number(0), grid.number(w.elements()), 1,
                            {grid.number(-1), negativeInfinity(grid, type)}, [&](Value k, ValueRange best) -> Values {
                              WindowElement at = windowElement(grid, w, output, k);
-                             Value x = widened(grid, grid.load(memory, element, grid.sum(plane, at.index)).front());
+                             Value x = widened(grid, grid.load(memory, element, inPlane(grid, plane, at.index, w)).front());
                              Value isBetter =
                                  grid.make<arith::OrIOp>(grid.less(best[0], grid.number(0)), greater(grid, x, best[1]));
                              isBetter = grid.both(at.inside, grid.make<arith::OrIOp>(isBetter, isNan(grid, x)));
@@ -363,15 +378,17 @@ void poolCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, 
   Type type = sumType(element);
   Value at = firstElement(grid, 1, threads);
   grid.when(grid.less(at, grid.extent()), [&] {
-    BoxPlace output = placeIn(grid, at, w.out);
-    Value plane = planeOffset(grid, output.plane, w.in);
+    const PlacedElement placed = placedElement(grid, at, w.out, w);
+    const BoxPlace &output = placed.box;
+    Value plane = planeOffset(grid, placed, w.in, w);
     Value start = isMax ? negativeInfinity(grid, type) : zeroOf(grid, type);
     Value result =
         grid.loop(grid.number(0), grid.number(w.elements()), 1, start,
                   [&](Value k, ValueRange soFar) -> Values {
                     WindowElement place = windowElement(grid, w, output.at, k);
-                    Value x = widened(grid, grid.load(grid.buffer(0), element, grid.sum(plane, place.index)).front()),
-                          next;
+                    Value x = widened(
+                        grid, grid.load(grid.buffer(0), element, inPlane(grid, plane, place.index, w)).front());
+                    Value next;
                     if (isMax)
                       next =
                           grid.select(grid.make<arith::OrIOp>(greater(grid, x, soFar[0]), isNan(grid, x)), x, soFar[0]);
@@ -389,9 +406,11 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
   Type type = sumType(element);
   Value at = firstElement(grid, 1, threads);
   grid.when(grid.less(at, grid.extent()), [&] {
-    BoxPlace input = placeIn(grid, at, w.in);
-    Value plane = planeOffset(grid, input.plane, w.in), planeOut = planeOffset(grid, input.plane, w.out);
+    const PlacedElement placed = placedElement(grid, at, w.in, w);
+    const BoxPlace &input = placed.box;
+    Value plane = planeOffset(grid, placed, w.in, w), planeOut = planeOffset(grid, placed, w.out, w);
     Value own = grid.difference(at, plane);
+    if (w.channels > 1) own = grid.quotient(own, w.channels);
     // The outputs whose window has this element, first to last: the window's elements from the last to the first.
     Value sum =
         grid.loop(grid.number(0), grid.number(w.elements()), 1, zeroOf(grid, type),
@@ -410,7 +429,8 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
                       index = grid.sum(grid.product(index, w.out[d]), output[d]);
                     }
                     return grid.choose(exists, soFar, [&]() -> Values {
-                      Value dy = widened(grid, grid.load(grid.buffer(1), element, grid.sum(planeOut, index)).front());
+                      Value dy = widened(
+                          grid, grid.load(grid.buffer(1), element, inPlane(grid, planeOut, index, w)).front());
                       if (!isMax)
                         return {add(grid, soFar[0], grid.make<arith::DivFOp>(dy, divisor(grid, w, output, type)))};
                       Value best = largest(grid, w, output, grid.buffer(0), element, plane);

@@ -37,6 +37,7 @@ struct IndexedRows {
 struct PoolWindow {
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, low[3] = {0, 0, 0},
           high[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
+  int64_t channels = 1;    // that lie last: elements between neighbours
   bool countsPads = false; // in an average's divisor
   int64_t elements() const { return kernel[0] * kernel[1] * kernel[2]; }
   std::string text() const;

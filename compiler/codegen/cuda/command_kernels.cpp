@@ -262,10 +262,11 @@ private:
   LogicalResult addPool(plan::Command &command, const plan::Pool &pool) {
     if (!runtime::isFloat(pool.input().dtype())) return refuse(command, pool.input(), module.getLoc());
     PoolWindow window;
-    int spatial = pool.kernel_size();
+    const int spatial = pool.kernel_size(), first = pool.channels_last() ? 1 : 2;
+    if (pool.channels_last()) window.channels = pool.input().shape(pool.input().shape_size() - 1);
     for (int d = 0; d < spatial; ++d) {
       int to = 3 - spatial + d;
-      window.in[to] = pool.input().shape(2 + d), window.out[to] = pool.output().shape(2 + d);
+      window.in[to] = pool.input().shape(first + d), window.out[to] = pool.output().shape(first + d);
       window.kernel[to] = pool.kernel(d), window.stride[to] = pool.strides(d);
       window.low[to] = pool.pads_begin(d), window.high[to] = pool.pads_end(d);
       window.dilation[to] = pool.dilations_size() ? pool.dilations(d) : 1;
@@ -279,8 +280,9 @@ private:
     std::string key = fmt::format("{}pool{} {}, {}", isMax ? "max" : "average", isGradient ? "_grad" : "",
                                   runtime::name(pool.input().dtype()), window.text());
     Type element = elementOf(pool.input());
-    // One channel of one sample has its elements in the input and in the output.
-    const int64_t in = window.in[0] * window.in[1] * window.in[2], out = window.out[0] * window.out[1] * window.out[2];
+    // One channel of one sample, or all that lie last, have their elements in the input and in the output.
+    const int64_t in = window.in[0] * window.in[1] * window.in[2] * window.channels,
+                  out = window.out[0] * window.out[1] * window.out[2] * window.channels;
     const plan::DType dtype = pool.input().dtype();
     SmallVector<plan::KernelBuffer> reached{reach(dtype, in, isGradient ? in : out),
                                             reach(dtype, out, isGradient ? in : out)};

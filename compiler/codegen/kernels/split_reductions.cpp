@@ -28,15 +28,28 @@ struct Limits {
   int64_t fewRows, fewColumns;
   int64_t manyInRow, manyInColumn;
   int64_t rowParts, columnParts; // at most
+  int64_t narrow = 0;            // fewer columns have more parts: as many as this has with `columnParts`
+  int64_t columnPartsOf(int64_t columns) const {
+    return columnParts * std::max<int64_t>(1, narrow / std::max<int64_t>(columns, 64));
+  }
 };
 // A GPU has a block for a row, or for 128 columns, and should have some hundreds of blocks (an H100 has 132
-// multiprocessors).
-constexpr Limits cpuLimits{16, 128, 16384, 16384, 64, 64}, gpuLimits{128, 16384, 16384, 1024, 256, 64};
+// multiprocessors): the fewer columns there are, the more parts they have.
+constexpr Limits cpuLimits{16, 128, 16384, 16384, 64, 64}, gpuLimits{128, 16384, 16384, 1024, 256, 64, 512};
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = limit; divisor > 1; --divisor)
     if (number % divisor == 0) return divisor;
   return 1;
+}
+
+// Into how many parts a run of reduced dimensions is cut. Samples of images stay whole, where there are enough of them.
+int64_t partsOf(ArrayRef<int64_t> run, int64_t limit) {
+  int64_t product = 1;
+  for (int64_t size : run) product *= size;
+  if (run.size() >= 3)
+    if (const int64_t samples = largestDivisor(run[0], limit); samples >= limit / 4) return samples;
+  return largestDivisor(product, limit);
 }
 
 // Can a kernel look at elements in both shapes?
@@ -142,8 +155,9 @@ void split(Operation *op, const Limits &limits) {
     int64_t product = 1, end = begin;
     for (; end < type.getRank() && isReduced(end); ++end) product *= type.getDimSize(end);
     const bool isInnermost = isRows && begin <= innermost && innermost < end;
-    const int64_t limit = isRows ? limits.rowParts : limits.columnParts;
-    const int64_t found = largestDivisor(product, isInnermost ? std::min(limit, product / sideBySide) : limit);
+    const int64_t limit = isRows ? limits.rowParts : limits.columnPartsOf(results);
+    const int64_t found = isInnermost ? largestDivisor(product, std::min(limit, product / sideBySide))
+                                      : partsOf(type.getShape().slice(begin, end - begin), limit);
     if (found > parts) {
       parts = found;
       most = product;

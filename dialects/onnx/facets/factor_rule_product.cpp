@@ -1,4 +1,5 @@
 // Factor rules of reductions, products, convolutions and pools.
+#include "dialects/onnx/channels_last.h"
 #include "dialects/onnx/facets/rule_building.h"
 
 namespace cleave::onnx {
@@ -20,6 +21,11 @@ FactorRule reduction(mlir::Value x, llvm::ArrayRef<int64_t> axes, dist::Reductio
   rule.operands = {in};
   rule.results = {out};
   return rule;
+}
+
+TensorFactors placedLast(const TensorFactors &factors) {
+  auto last = channelsLast(llvm::ArrayRef(factors));
+  return {last.begin(), last.end()};
 }
 
 // The factors of a convolution and its two gradients: x[n,(g ci),..] w[(g oi),ci,..] y[n,(g oi),..]. A grouped
@@ -45,6 +51,15 @@ struct ConvolutionFactors {
     spatial(w, wShape);
     spatial(y, yShape);
   }
+  // The factors of an operation's own tensors, as they lie.
+  template <typename Op> static ConvolutionFactors of(Op op, mlir::Value x, mlir::Value w, mlir::Value y) {
+    const bool isLast = op.getChannelsLast(), isWeightLast = op.getWeightChannelsLast();
+    ConvolutionFactors f(channelsFirst(shape(x), isLast), channelsFirst(shape(w), isWeightLast),
+                         channelsFirst(shape(y), isLast), op.getGroups());
+    if (isLast) f.x = placedLast(f.x), f.y = placedLast(f.y);
+    if (isWeightLast) f.w = placedLast(f.w);
+    return f;
+  }
   FactorRule finish(TensorFactors first, TensorFactors second, TensorFactors result, int64_t reduced) {
     rule.factors[reduced].kind = Factor::Reduced;
     rule.operands = {std::move(first), std::move(second)};
@@ -59,11 +74,13 @@ struct ConvolutionFactors {
 struct PoolFactors {
   FactorRule rule;
   TensorFactors full, pooled;
-  PoolFactors(llvm::ArrayRef<int64_t> fullShape, llvm::ArrayRef<int64_t> pooledShape) {
-    full = parallel(rule, fullShape.take_front(2));
+  PoolFactors(llvm::ArrayRef<int64_t> fullAsItLies, llvm::ArrayRef<int64_t> pooledAsItLies, bool isLast) {
+    auto fullShape = channelsFirst(fullAsItLies, isLast), pooledShape = channelsFirst(pooledAsItLies, isLast);
+    full = parallel(rule, llvm::ArrayRef(fullShape).take_front(2));
     pooled = full;
-    for (int64_t size : fullShape.drop_front(2)) full.push_back({rule.add(size, Factor::Whole)});
-    for (int64_t size : pooledShape.drop_front(2)) pooled.push_back({rule.add(size, Factor::Whole)});
+    for (int64_t size : llvm::ArrayRef(fullShape).drop_front(2)) full.push_back({rule.add(size, Factor::Whole)});
+    for (int64_t size : llvm::ArrayRef(pooledShape).drop_front(2)) pooled.push_back({rule.add(size, Factor::Whole)});
+    if (isLast) full = placedLast(full), pooled = placedLast(pooled);
   }
   FactorRule finish(std::vector<TensorFactors> operands, TensorFactors result) {
     rule.operands = std::move(operands);
@@ -105,15 +122,15 @@ FactorRule ContractOp::getFactorRule() {
 }
 
 FactorRule ConvOp::getFactorRule() {
-  ConvolutionFactors f(shape(getX()), shape(getW()), shape(getY()), getGroups());
+  auto f = ConvolutionFactors::of(*this, getX(), getW(), getY());
   return f.finish(f.x, f.w, f.y, f.in);
 }
 FactorRule ConvGradInputOp::getFactorRule() {
-  ConvolutionFactors f(shape(getDx()), shape(getW()), shape(getDy()), getGroups());
+  auto f = ConvolutionFactors::of(*this, getDx(), getW(), getDy());
   return f.finish(f.y, f.w, f.x, f.out);
 }
 FactorRule ConvGradWeightOp::getFactorRule() {
-  ConvolutionFactors f(shape(getX()), shape(getDw()), shape(getDy()), getGroups());
+  auto f = ConvolutionFactors::of(*this, getX(), getDw(), getDy());
   return f.finish(f.x, f.y, f.w, f.n);
 }
 
@@ -148,23 +165,23 @@ FactorRule ScaledAttentionOp::getFactorRule() { return attentionRule(*this, fals
 FactorRule ScaledAttentionGradOp::getFactorRule() { return attentionRule(*this, true); }
 
 FactorRule MaxPoolOp::getFactorRule() {
-  PoolFactors f(shape(getX()), shape(getY()));
+  PoolFactors f(shape(getX()), shape(getY()), getChannelsLast());
   return f.finish({f.full}, f.pooled);
 }
 FactorRule MaxPoolGradOp::getFactorRule() {
-  PoolFactors f(shape(getX()), shape(getDy()));
+  PoolFactors f(shape(getX()), shape(getDy()), getChannelsLast());
   FactorRule rule = f.finish({f.full, f.pooled}, f.full);
   linearIn(rule, {1});
   return rule;
 }
 FactorRule AveragePoolOp::getFactorRule() {
-  PoolFactors f(shape(getX()), shape(getY()));
+  PoolFactors f(shape(getX()), shape(getY()), getChannelsLast());
   FactorRule rule = f.finish({f.full}, f.pooled);
   linearIn(rule, {0});
   return rule;
 }
 FactorRule AveragePoolGradOp::getFactorRule() {
-  PoolFactors f(shape(getDx()), shape(getDy()));
+  PoolFactors f(shape(getDx()), shape(getDy()), getChannelsLast());
   FactorRule rule = f.finish({f.pooled}, f.full);
   linearIn(rule, {0});
   return rule;

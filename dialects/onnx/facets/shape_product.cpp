@@ -1,4 +1,5 @@
 // Shape facet of reductions, contractions, convolutions and pools.
+#include "dialects/onnx/channels_last.h"
 #include "dialects/onnx/formula.h"
 
 using namespace mlir;
@@ -38,6 +39,7 @@ template <typename Adaptor> LogicalResult checkWindow(std::optional<Location> lo
   return success();
 }
 
+// `x` has the shape [N, C, spatial]; the result lies as the adaptor says.
 template <typename Adaptor>
 LogicalResult slide(std::optional<Location> loc, Adaptor adaptor, RankedTensorType x, ArrayRef<int64_t> kernel,
                     int64_t channels, Types &results) {
@@ -51,8 +53,12 @@ LogicalResult slide(std::optional<Location> loc, Adaptor adaptor, RankedTensorTy
     if (count < 0) return emitOptionalError(loc, "the window is larger than dimension ", i + 2, " of ", x);
     shape.push_back(count);
   }
-  results.push_back(x.clone(shape));
+  results.push_back(x.clone(adaptor.getChannelsLast() ? channelsLast<int64_t>(shape) : shape));
   return success();
+}
+
+RankedTensorType first(RankedTensorType type, bool isLast) {
+  return type.clone(channelsFirst(type.getShape(), isLast));
 }
 
 } // namespace
@@ -120,7 +126,8 @@ LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location
 }
 
 LogicalResult ConvOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = tensorType(adaptor.getX()), w = tensorType(adaptor.getW());
+  auto x = first(tensorType(adaptor.getX()), adaptor.getChannelsLast());
+  auto w = first(tensorType(adaptor.getW()), adaptor.getWeightChannelsLast());
   if (x.getRank() < 3 || w.getRank() != x.getRank() ||
       x.getDimSize(1) != w.getDimSize(1) * static_cast<int64_t>(adaptor.getGroups()) ||
       w.getDimSize(0) % static_cast<int64_t>(adaptor.getGroups()) != 0)
@@ -185,14 +192,14 @@ LogicalResult ScaledAttentionGradOp::inferReturnTypes(MLIRContext *, std::option
 }
 
 LogicalResult MaxPoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = tensorType(adaptor.getX());
+  auto x = first(tensorType(adaptor.getX()), adaptor.getChannelsLast());
   if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
   return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
 }
 
 LogicalResult AveragePoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                               Types &results) {
-  auto x = tensorType(adaptor.getX());
+  auto x = first(tensorType(adaptor.getX()), adaptor.getChannelsLast());
   if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
   return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
 }

@@ -1,8 +1,10 @@
-// Convolutions by oneDNN in its blocked layouts; operands that the plan holds as NCHW / OIHW are reordered around it.
+// Convolutions by oneDNN. Activations with their channels last are read and written where they lie; what the plan holds
+// as NCHW, and weights, are reordered to and from oneDNN's blocked layouts around it.
 // Where the CPU has no products of 16-bit elements they are widened to f32 before (widen.h).
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/cpu/widen.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/image_shape.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -13,7 +15,7 @@ using Desc = dnnl::memory::desc;
 
 struct Operand {
   int argument;
-  Desc plain;     // dense, as in the arena
+  Desc plain;     // as in the arena
   Desc preferred; // as the primitive wants it
   const plan::Buffer *buffer;
   std::byte *address;
@@ -63,6 +65,9 @@ struct Pass {
   dnnl::primitive primitive;
   Desc scratchpad;
   Desc input, weight, output; // as the primitive wants them
+  std::string implementation = {};
+  // Neither missing nor in plain loops.
+  bool isFast() const { return primitive && !implementation.starts_with("ref"); }
 };
 
 struct Window {
@@ -88,18 +93,18 @@ Pass choosePass(plan::Convolution::Pass kind, const Desc &input, const Desc &wei
                                                          w.dilations, w.low, w.high, forward, attributes, true);
     if (!desc) return {};
     return {dnnl::convolution_backward_data(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(),
-            desc.diff_dst_desc()};
+            desc.diff_dst_desc(), desc.impl_info_str()};
   }
   case plan::Convolution::GRAD_WEIGHT: {
     dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, input, weight, output, w.strides,
                                                             w.dilations, w.low, w.high, forward, attributes, true);
     if (!desc) return {};
     return {dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(),
-            desc.diff_dst_desc()};
+            desc.diff_dst_desc(), desc.impl_info_str()};
   }
   default:
     return {dnnl::convolution_forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(),
-            forward.dst_desc()};
+            forward.dst_desc(), forward.impl_info_str()};
   }
 }
 
@@ -111,16 +116,12 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
       return inputError(fmt::format("no convolution of {}", name(buffer->dtype())));
   if (elementCount(c.input().shape()) == 0 || elementCount(c.output().shape()) == 0)
     return inputError("a convolution of an empty tensor");
-  auto dense = [](const Dims &dims, plan::DType type) {
-    Dims strides = dims;
-    int64_t step = 1;
-    for (size_t d = dims.size(); d-- > 0;) strides[d] = step, step *= dims[d];
-    return Desc(dims, dnnlType(type), strides);
-  };
-  Dims weightDims(c.weight().shape().begin(), c.weight().shape().end());
+  const ImageShape inputShape = imageShape(c.input(), c.channels_last()), outputShape = imageShape(c.output(), c.channels_last());
+  ImageShape weightShape = imageShape(c.weight(), c.weight_channels_last());
   if (c.groups() > 1) {
-    weightDims[0] /= c.groups();
-    weightDims.insert(weightDims.begin(), c.groups());
+    weightShape.sizes[0] /= c.groups();
+    weightShape.strides.insert(weightShape.strides.begin(), weightShape.sizes[0] * weightShape.strides[0]);
+    weightShape.sizes.insert(weightShape.sizes.begin(), c.groups());
   }
   // Elements are of 16 bits where all operands are, and the CPU multiplies them; else of f32.
   auto isNative = [](const plan::Buffer &buffer) { return multipliesNatively(buffer.dtype()); };
@@ -131,28 +132,36 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
                 {}};
   for (int64_t dilation : c.dilations()) window.dilations.push_back(dilation - 1); // oneDNN counts the holes
   auto typeOf = [&](const plan::Buffer &buffer) { return isWidened ? plan::F32 : buffer.dtype(); };
-  auto any = [](const Dims &dims, plan::DType type) {
-    return Desc(dims, dnnlType(type), dnnl::memory::format_tag::any);
+  auto plain = [&](const ImageShape &shape, const plan::Buffer &buffer) {
+    return Desc(shape.sizes, dnnlType(typeOf(buffer)), shape.strides);
   };
-  const Dims inputDims(c.input().shape().begin(), c.input().shape().end());
-  const Dims outputDims(c.output().shape().begin(), c.output().shape().end());
+  auto any = [&](const ImageShape &shape, const plan::Buffer &buffer) {
+    return Desc(shape.sizes, dnnlType(typeOf(buffer)), dnnl::memory::format_tag::any);
+  };
+  auto chooseOf = [&](bool inPlace) {
+    return choosePass(c.pass(), inPlace ? plain(inputShape, c.input()) : any(inputShape, c.input()),
+                      any(weightShape, c.weight()),
+                      inPlace ? plain(outputShape, c.output()) : any(outputShape, c.output()), window);
+  };
   auto choose = [&] {
-    return choosePass(c.pass(), any(inputDims, typeOf(c.input())), any(weightDims, typeOf(c.weight())),
-                      any(outputDims, typeOf(c.output())), window);
+    Pass pass = chooseOf(c.channels_last());
+    if (!c.channels_last() || pass.isFast()) return pass;
+    Pass reordered = chooseOf(false); // oneDNN has nothing fast for some groups and types on that order
+    return reordered.isFast() || !pass.primitive ? reordered : pass;
   };
   Pass pass = choose();
   if (!pass.primitive && !isWidened) isWidened = true, pass = choose();
   if (!pass.primitive) return inputError("oneDNN has no such convolution");
   Layout layout;
-  auto operand = [&](int argument, const Dims &dims, const Desc &preferred, const plan::Buffer &buffer) {
-    Operand made{argument, dense(dims, typeOf(buffer)), preferred, &buffer, context.at(buffer)};
+  auto operand = [&](int argument, const ImageShape &shape, const Desc &preferred, const plan::Buffer &buffer) {
+    Operand made{argument, plain(shape, buffer), preferred, &buffer, context.at(buffer)};
     made.isWidened = buffer.dtype() != typeOf(buffer);
     if (made.isWidened) made.wide = layout.take(made.plain.get_size());
     return made;
   };
-  Operand x = operand(DNNL_ARG_SRC, inputDims, pass.input, c.input());
-  Operand w = operand(DNNL_ARG_WEIGHTS, weightDims, pass.weight, c.weight());
-  Operand y = operand(DNNL_ARG_DST, outputDims, pass.output, c.output());
+  Operand x = operand(DNNL_ARG_SRC, inputShape, pass.input, c.input());
+  Operand w = operand(DNNL_ARG_WEIGHTS, weightShape, pass.weight, c.weight());
+  Operand y = operand(DNNL_ARG_DST, outputShape, pass.output, c.output());
   std::vector<Operand> read;
   Operand written;
   switch (c.pass()) {

@@ -1,26 +1,30 @@
 // Convolutions by cuDNN's backend interface: tensors, the convolution and its operation make a graph (dnn_graph.h).
 #include "runtime/device/cuda/dnn_graph.h"
+#include "runtime/plan/image_shape.h"
 #include "runtime/plan/library_workspace.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime::cuda {
 namespace {
 
-Result<DnnDescriptor> tensorOf(DnnGraph &graph, const plan::Buffer &buffer, const CudaDevice &device) {
+Result<DnnDescriptor> tensorOf(DnnGraph &graph, const plan::Buffer &buffer, bool isLast, const CudaDevice &device) {
+  ImageShape shape = imageShape(buffer, isLast);
   DnnTensor tensor{
-      .type = dnnType(buffer.dtype()), .sizes = {buffer.shape().begin(), buffer.shape().end()}, .strides = {}};
+      .type = dnnType(buffer.dtype()), .sizes = std::move(shape.sizes), .strides = std::move(shape.strides)};
   if (tensor.type < 0) return inputError(fmt::format("cuDNN convolves no {}", plan::DType_Name(buffer.dtype())));
-  tensor.strides.assign(tensor.sizes.size(), 1);
-  for (size_t i = tensor.sizes.size(); i-- > 1;) tensor.strides[i - 1] = tensor.strides[i] * tensor.sizes[i];
   // A width of one element is two-dimensional to the library.
-  if (tensor.sizes.size() == 3) tensor.sizes.push_back(1), tensor.strides.push_back(1);
+  if (tensor.sizes.size() == 3) {
+    tensor.strides.push_back(isLast ? tensor.sizes[1] : 1);
+    tensor.sizes.push_back(1);
+  }
   tensor.address = device.at(buffer);
   return graph.tensor(tensor);
 }
 
 Status describe(DnnGraph &graph, const plan::Convolution &c, const CudaDevice &device) {
-  Result<DnnDescriptor> weight = tensorOf(graph, c.weight(), device), input = tensorOf(graph, c.input(), device),
-                        output = tensorOf(graph, c.output(), device);
+  Result<DnnDescriptor> weight = tensorOf(graph, c.weight(), c.weight_channels_last(), device),
+                        input = tensorOf(graph, c.input(), c.channels_last(), device),
+                        output = tensorOf(graph, c.output(), c.channels_last(), device);
   for (const Result<DnnDescriptor> *one : {&weight, &input, &output})
     if (!*one) return one->status();
   Result<DnnDescriptor> convolution = graph.descriptor(dnnConvolution);

@@ -3,6 +3,7 @@
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/image_shape.h"
 #include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <array>
@@ -87,8 +88,10 @@ bool withinWindowLimits(const google::protobuf::RepeatedField<int64_t> &values, 
 }
 
 Status verifyConvolution(const plan::Convolution &c) {
-  const auto &x = c.input().shape(), &w = c.weight().shape(), &y = c.output().shape();
-  int spatial = x.size() - 2;
+  const std::vector<int64_t> x = imageShape(c.input(), c.channels_last()).sizes,
+                             w = imageShape(c.weight(), c.weight_channels_last()).sizes,
+                             y = imageShape(c.output(), c.channels_last()).sizes;
+  int spatial = static_cast<int>(x.size()) - 2;
   if (spatial < 1 || spatial > 3 || w.size() != x.size() || y.size() != x.size())
     return inputError("ranks that are no convolution");
   if (c.strides_size() != spatial || c.pads_begin_size() != spatial || c.pads_end_size() != spatial ||
@@ -109,8 +112,9 @@ Status verifyConvolution(const plan::Convolution &c) {
 }
 
 Status verifyPool(const plan::Pool &c) {
-  const auto &x = c.input().shape(), &y = c.output().shape();
-  int spatial = x.size() - 2;
+  const std::vector<int64_t> x = imageShape(c.input(), c.channels_last()).sizes,
+                             y = imageShape(c.output(), c.channels_last()).sizes;
+  int spatial = static_cast<int>(x.size()) - 2;
   if (spatial < 1 || spatial > 3 || y.size() != x.size()) return inputError("ranks that are no pooling");
   if (c.kernel_size() != spatial || c.strides_size() != spatial || c.pads_begin_size() != spatial ||
       c.pads_end_size() != spatial || (c.dilations_size() != 0 && c.dilations_size() != spatial))
@@ -127,7 +131,8 @@ Status verifyPool(const plan::Pool &c) {
   bool gradient = c.kind() >= plan::Pool::MAX_GRAD;
   if (gradient != c.has_grad_input())
     return inputError(gradient ? "its grad_input is missing" : "a forward pass with a grad_input");
-  if (gradient && !std::equal(x.begin(), x.end(), c.grad_input().shape().begin(), c.grad_input().shape().end()))
+  if (gradient && !std::equal(c.input().shape().begin(), c.input().shape().end(), c.grad_input().shape().begin(),
+                              c.grad_input().shape().end()))
     return inputError("grad_input has another shape than input");
   return Status::ok();
 }

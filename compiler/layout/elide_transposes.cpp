@@ -1,0 +1,104 @@
+// ElideTransposes: transposes that undo each other go, and equal ones are made once.
+//
+//   Transpose(Transpose(x, [0, 3, 1, 2]), [0, 2, 3, 1])   ->  x
+//   Transpose(x : 64x32x1x1, [0, 2, 3, 1])                ->  Reshape(x) : 64x1x1x32
+//   Reshape(Reshape(x))                                   ->  Reshape(x), or x if it has that shape
+//
+// A weight that is transposed for the forward pass is transposed again for the backward pass: the copy need not be kept
+// between them, and of a pipeline's stage that would be one for every microbatch on its way.
+#include "compiler/layout/image_operation.h"
+#include "compiler/layout/layout.h"
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/stages.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <map>
+#include <tuple>
+
+using namespace mlir;
+namespace cleave::layout {
+namespace {
+
+void keepPlace(Operation *made, Operation *from) {
+  for (StringRef name : {partition::phaseAttr, partition::stageAttr, partition::againAttr})
+    if (Attribute attribute = from->getAttr(name)) made->setAttr(name, attribute);
+}
+
+// The value of the Transpose or Reshape, made with less; null if it is as simple as it can be.
+Value simplified(Operation *op) {
+  OpBuilder builder(op);
+  auto reshaped = [&](Value x) -> Value {
+    if (x.getType() == op->getResult(0).getType()) return x;
+    auto reshape = onnx::ReshapeOp::create(builder, op->getLoc(), x, tensorOf(op->getResult(0)).getShape());
+    keepPlace(reshape, op);
+    return reshape.getY();
+  };
+  if (auto transpose = dyn_cast<onnx::TransposeOp>(op)) {
+    if (keepsElements(tensorOf(transpose.getX()).getShape(), transpose.getPerm())) {
+      auto before = transpose.getX().getDefiningOp<onnx::ReshapeOp>();
+      return reshaped(before ? before.getX() : transpose.getX());
+    }
+    auto before = transpose.getX().getDefiningOp<onnx::TransposeOp>();
+    if (!before) return {};
+    SmallVector<int64_t> both;
+    for (int64_t dim : transpose.getPerm()) both.push_back(before.getPerm()[dim]);
+    if (keepsElements(tensorOf(before.getX()).getShape(), both)) return reshaped(before.getX());
+    auto joined = onnx::TransposeOp::create(builder, op->getLoc(), before.getX(), both);
+    keepPlace(joined, op);
+    return joined.getY();
+  }
+  auto reshape = cast<onnx::ReshapeOp>(op);
+  auto before = reshape.getX().getDefiningOp<onnx::ReshapeOp>();
+  return before ? reshaped(before.getX()) : Value();
+}
+
+bool isWeight(onnx::TransposeOp transpose) {
+  return llvm::all_of(transpose.getY().getUses(),
+                      [](OpOperand &use) { return weightOperand(use.getOwner()) == &use; });
+}
+
+// Other functions have transposes of their own, which later passes know.
+bool hasChannelsLast(Block &block) {
+  return llvm::any_of(block, [](Operation &op) {
+    return (isConvolution(&op) || isPool(&op)) && op.hasAttr("channels_last");
+  });
+}
+
+void elide(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    if (!isa<onnx::TransposeOp, onnx::ReshapeOp>(op)) continue;
+    if (Value simpler = simplified(&op)) {
+      op.getResult(0).replaceAllUsesWith(simpler);
+      op.erase();
+    }
+  }
+  using Key = std::tuple<void *, const void *, const void *, const void *, const void *>;
+  std::map<Key, Value> known; // by operand, permutation, and where it is wanted
+  for (auto transpose : llvm::make_early_inc_range(block.getOps<onnx::TransposeOp>())) {
+    auto attribute = [&](StringRef name) { return transpose->getAttr(name).getAsOpaquePointer(); };
+    const void *phase = isWeight(transpose) ? attribute(partition::phaseAttr) : nullptr;
+    Key key{transpose.getX().getAsOpaquePointer(), transpose.getPermAttr().getAsOpaquePointer(),
+            attribute(partition::stageAttr), attribute(partition::againAttr), phase};
+    auto [found, isNew] = known.try_emplace(key, transpose.getY());
+    if (isNew) continue;
+    transpose.getY().replaceAllUsesWith(found->second);
+    transpose.erase();
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isa<onnx::TransposeOp, onnx::ReshapeOp>(op) && op.use_empty()) op.erase();
+}
+
+struct ElideTransposes : PassWrapper<ElideTransposes, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ElideTransposes)
+  StringRef getArgument() const final { return "elide-transposes"; }
+  StringRef getDescription() const final { return "transposes that undo each other go, equal ones are made once"; }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && hasChannelsLast(function.front())) elide(function.front());
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createElideTransposes() { return std::make_unique<ElideTransposes>(); }
+
+} // namespace cleave::layout

@@ -1,0 +1,65 @@
+#include "compiler/layout/image_operation.h"
+#include "dialects/dist/Dist.h"
+
+using namespace mlir;
+namespace cleave::layout {
+
+bool isConvolution(Operation *op) { return isa<onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op); }
+bool isPool(Operation *op) {
+  return isa<onnx::MaxPoolOp, onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp>(op);
+}
+
+static bool isImage(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() >= 3;
+}
+
+bool carriesOrder(Operation *op) {
+  if (op->getNumResults() == 0 || op->getNumOperands() == 0 || !isImage(op->getOperand(0))) return false;
+  if (isConvolution(op) || isPool(op)) return true;
+  if (isa<onnx::PadOp, onnx::SliceOp, onnx::ConcatOp, onnx::RollOp>(op)) return true;
+  if (isa<dist::AllReduceOp, dist::ReduceScatterOp, dist::AllGatherOp, dist::AllToAllOp, dist::BroadcastOp,
+          dist::OwnPartOp, dist::ShiftOp>(op))
+    return true;
+  return op->hasTrait<onnx::PerElement>() && !isa<onnx::IotaOp, onnx::RandomUniformOp>(op);
+}
+
+SmallVector<OpOperand *> orderedOperands(Operation *op) {
+  SmallVector<OpOperand *> operands;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isImage(operand.get()) && &operand != weightOperand(op)) operands.push_back(&operand);
+  return operands;
+}
+
+SmallVector<Value> orderedResults(Operation *op) {
+  if (isa<onnx::ConvGradWeightOp>(op)) return {};
+  return llvm::filter_to_vector(ValueRange(op->getResults()), isImage);
+}
+
+bool reads(Operation *op) {
+  return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op) && isImage(op->getOperand(0));
+}
+
+bool makes(Operation *op) {
+  if (op->getNumResults() != 1 || !isImage(op->getResult(0))) return false;
+  if (auto constant = dyn_cast<onnx::ConstantOp>(op)) return constant.getValue().isSplat();
+  return isa<onnx::IotaOp, onnx::BroadcastOp>(op);
+}
+
+OpOperand *weightOperand(Operation *op) {
+  return isa<onnx::ConvOp, onnx::ConvGradInputOp>(op) ? &op->getOpOperand(1) : nullptr;
+}
+
+int64_t bytesOf(Value value) {
+  RankedTensorType type = tensorOf(value);
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+bool keepsElements(ArrayRef<int64_t> shape, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> moved;
+  for (int64_t dim : permutation)
+    if (shape[size_t(dim)] != 1) moved.push_back(dim);
+  return llvm::is_sorted(moved);
+}
+
+} // namespace cleave::layout
