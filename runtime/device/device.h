@@ -13,6 +13,7 @@
 #include "runtime/status.h"
 #include <cstddef>
 #include <memory>
+#include <string>
 
 namespace cleave::runtime {
 
@@ -28,6 +29,8 @@ public:
     if (Status status = run(); !status) return status;
     return true;
   }
+  // What the user should know of how it runs; empty: nothing.
+  virtual std::string warning() const { return {}; }
   // Bytes that one run sends to other devices.
   virtual int64_t sentBytes() const { return 0; }
 };

@@ -37,6 +37,16 @@ bool isForGpus(const plan::Plan &plan, const ExecutorOptions &options) {
 
 void printWarning(const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); }
 
+void warnOfCommands(const PreparedProgram &program) {
+  constexpr size_t most = 8;
+  for (const auto &[warning, names] : program.warnings) {
+    const size_t named = std::min(names.size(), most);
+    std::string of = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+    if (named < names.size()) of += fmt::format(" and {} more", names.size() - named);
+    printWarning(fmt::format("{}: {}", of, warning));
+  }
+}
+
 } // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
@@ -80,6 +90,7 @@ Status Executor::open(ExecutorOptions options) {
     if (!status)
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
+  warnOfCommands(*programs.front()); // those of other ranks are alike
   if (streams) return streams->open();
   for (std::unique_ptr<PreparedProgram> &program : programs)
     ranks.push_back(std::make_unique<Rank>(*program, ranks.empty() && !runsOn(source)));

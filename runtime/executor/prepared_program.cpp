@@ -103,6 +103,8 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
                                                         : device.prepare(placed);
     if (!prepared) return inCommand(command, prepared.status());
     item.command = std::move(*prepared);
+    if (std::string warning = item.command->warning(); !warning.empty())
+      warnings[warning].push_back(fmt::format("'{}' ({})", command.name(), command.phase()));
     item.sentBytes = item.command->sentBytes();
     bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
                   evaluate(command.transfer().peer(), mesh, id) != id;

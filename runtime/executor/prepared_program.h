@@ -72,6 +72,7 @@ public:
   Fabric &fabric;
   std::map<std::pair<int32_t, int32_t>, PreparedFragment> fragments; // by fragment and slot
   std::vector<PreparedRoutine> routines;
+  std::map<std::string, std::vector<std::string>> warnings; // of prepared commands: their names, by what they say
 
 private:
   Status prepareFragment(const plan::Fragment &fragment, int32_t slot, const dist::Mesh &mesh, PreparedFragment &out);

@@ -74,7 +74,7 @@ private:
   }
   Status done() {
     if (!error) return error;
-    return graph.compile(operations, true, attentionWorkspace(c));
+    return graph.compile(operations, DnnCores::Any, attentionWorkspace(c));
   }
   Tensor make(const DnnTensor &one) {
     if (!error) return error;

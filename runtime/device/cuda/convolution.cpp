@@ -64,7 +64,10 @@ Status describe(DnnGraph &graph, const plan::Convolution &c, const CudaDevice &d
   for (DnnDescriptor part : {*convolution, *weight, *input, *output})
     CLEAVE_RETURN_IF_ERROR(graph.set(*operation, attribute++, dnnTypeDescriptor, std::vector{part}));
   CLEAVE_RETURN_IF_ERROR(graph.finalize(*operation, "refuses the operands of"));
-  return graph.compile({*operation}, device.gpu().tf32 || c.input().dtype() != plan::F32, convolutionWorkspace);
+  DnnCores cores = DnnCores::Preferred; // 16 bits
+  if (c.input().dtype() == plan::F64) cores = DnnCores::Any;
+  if (c.input().dtype() == plan::F32) cores = device.gpu().tf32 ? DnnCores::Any : DnnCores::Refused;
+  return graph.compile({*operation}, cores, convolutionWorkspace(c));
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "runtime/device/cuda/dnn_graph.h"
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave::runtime::cuda {
@@ -61,22 +62,45 @@ Result<DnnDescriptor> DnnGraph::tensor(const DnnTensor &tensor) {
   return made;
 }
 
-// Does the engine compute fp32 with fewer bits? Tensor cores do: of fp32 they know TF32 only.
-Result<bool> DnnGraph::rounds(DnnDescriptor configuration) {
+Result<std::vector<int>> DnnGraph::notesOf(DnnDescriptor configuration) {
   Result<DnnDescriptor> engine = descriptor(dnnEngine);
   if (!engine) return engine.status();
   int64_t count = 0;
   DnnDescriptor found = *engine;
   int error = dnn.get(configuration, dnnConfigurationEngine, dnnTypeDescriptor, 1, &count, &found);
-  std::array<int, dnnNoteCount> notes{};
+  std::vector<int> notes(dnnNoteCount);
   if (!error) error = dnn.get(found, dnnEngineNotes, dnnTypeNumericalNote, dnnNoteCount, &count, notes.data());
   CLEAVE_RETURN_IF_ERROR(check(error, "does not say how an engine computes"));
-  return std::any_of(notes.begin(), notes.begin() + std::min<int64_t>(count, dnnNoteCount),
-                     [](int note) { return note == dnnNoteTensorCore || note == dnnNoteNarrowInputs; });
+  notes.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, dnnNoteCount)));
+  return notes;
 }
 
-// The first engine, best first, that keeps to the precision and to the workspace.
-Status DnnGraph::compile(const std::vector<DnnDescriptor> &operations, bool mayRound, int64_t mostWorkspace) {
+Result<bool> DnnGraph::take(DnnDescriptor configuration, int64_t mostWorkspace, Status &why) {
+  Result<DnnDescriptor> candidate = descriptor(dnnExecutionPlan);
+  if (!candidate) return candidate.status();
+  CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
+  CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
+  if (Status status = finalize(*candidate, "makes no plan for"); !status) {
+    why = status;
+    return false;
+  }
+  int64_t count = 0, bytes = 0;
+  CLEAVE_RETURN_IF_ERROR(check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
+                               "does not say what workspace it wants for"));
+  bytes = (bytes + 255) / 256 * 256;
+  if (bytes + scratchBytes > mostWorkspace) {
+    why =
+        runError(fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
+    return false;
+  }
+  plan = *candidate;
+  workspaceBytes = bytes;
+  return true;
+}
+
+// The first engine, best first, that keeps to the precision and to the workspace. Where tensor cores are preferred, the
+// first of those on tensor cores, else the first.
+Status DnnGraph::compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace) {
   Result<DnnDescriptor> graph = descriptor(dnnOperationGraph);
   if (!graph) return graph.status();
   CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphOperations, dnnTypeDescriptor, operations));
@@ -101,34 +125,30 @@ Status DnnGraph::compile(const std::vector<DnnDescriptor> &operations, bool mayR
     }
     int64_t found = 0;
     if (dnn.get(*heuristic, dnnHeuristicResults, dnnTypeDescriptor, most, &found, configurations.data())) continue;
-    for (int64_t i = 0; i < std::min(found, most); ++i) {
-      if (!mayRound) {
-        Result<bool> narrow = rounds(configurations[static_cast<size_t>(i)]);
-        if (!narrow) return narrow.status();
-        if (*narrow) continue;
-      }
-      Result<DnnDescriptor> candidate = descriptor(dnnExecutionPlan);
-      if (!candidate) return candidate.status();
-      CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
-      CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor,
-                                 std::vector{configurations[static_cast<size_t>(i)]}));
-      if (Status status = finalize(*candidate, "makes no plan for"); !status) {
-        last = status;
+    configurations.resize(static_cast<size_t>(std::min(found, most)));
+    std::vector<DnnDescriptor> others; // without tensor cores, where these are preferred
+    for (DnnDescriptor configuration : configurations) {
+      Result<std::vector<int>> notes = cores == DnnCores::Any ? std::vector<int>() : notesOf(configuration);
+      if (!notes) return notes.status();
+      auto isNoted = [&](int note) { return std::find(notes->begin(), notes->end(), note) != notes->end(); };
+      if (cores == DnnCores::Refused && (isNoted(dnnNoteTensorCore) || isNoted(dnnNoteNarrowInputs))) continue;
+      if (cores == DnnCores::Preferred && !isNoted(dnnNoteTensorCore)) {
+        others.push_back(configuration);
         continue;
       }
-      int64_t count = 0;
-      CLEAVE_RETURN_IF_ERROR(check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &workspaceBytes),
-                                   "does not say what workspace it wants for"));
-      workspaceBytes = (workspaceBytes + 255) / 256 * 256;
-      if (workspaceBytes + scratchBytes > mostWorkspace) {
-        last = runError(
-            fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
-        continue;
-      }
-      plan = *candidate;
-      device.needWorkspace(static_cast<size_t>(workspaceBytes + scratchBytes));
-      return Status::ok();
+      Result<bool> taken = take(configuration, mostWorkspace, last);
+      if (!taken) return taken.status();
+      if (*taken) break;
     }
+    const Status why = others.size() < configurations.size() ? last : runError("it knows none");
+    for (size_t i = 0; i < others.size() && !plan; ++i) {
+      Result<bool> taken = take(others[i], mostWorkspace, last);
+      if (!taken) return taken.status();
+      if (*taken) warned = fmt::format("no engine with tensor cores is taken: {}", why.message());
+    }
+    if (!plan) continue;
+    device.needWorkspace(static_cast<size_t>(workspaceBytes + scratchBytes));
+    return Status::ok();
   }
   return last;
 }

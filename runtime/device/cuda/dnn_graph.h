@@ -4,7 +4,7 @@
 //   DnnGraph graph(device, lane, "the convolution");
 //   Result<DnnDescriptor> x = graph.tensor({.dtype = plan::F32, .sizes = {...}, .strides = {...}, .address = a});
 //   ... operations ...
-//   Status s = graph.compile({operation}, mayRound, convolutionWorkspace);
+//   Status s = graph.compile({operation}, DnnCores::Preferred, convolutionWorkspace(c));
 #pragma once
 #include "runtime/device/cuda/cuda_device.h"
 #include <list>
@@ -21,6 +21,10 @@ struct DnnTensor {
   float value = 0;
 };
 
+// Engines on tensor cores: of fp32 these know TF32 only, so that they round; of 16 bits they are the fast ones, and another
+// one is taken with a warning.
+enum class DnnCores { Refused, Any, Preferred };
+
 class DnnGraph final : public PreparedCommand {
 public:
   // `what` stands in errors: "the convolution".
@@ -36,13 +40,17 @@ public:
   }
   Status finalize(DnnDescriptor descriptor, const char *part) { return check(dnn.finalize(descriptor), part); }
 
-  // `mayRound`: engines that compute fp32 with fewer bits will do. Error: no engine takes the graph.
-  Status compile(const std::vector<DnnDescriptor> &operations, bool mayRound, int64_t mostWorkspace);
+  // Error: no engine takes the graph.
+  Status compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace);
   Status run() override;
+  std::string warning() const override { return warned; }
 
 private:
   Status check(int error, const char *doing) const;
-  Result<bool> rounds(DnnDescriptor configuration);
+  // Numbers of dnnNote...
+  Result<std::vector<int>> notesOf(DnnDescriptor configuration);
+  // False: the engine is passed over, and `why` says for what reason. Else it is the plan.
+  Result<bool> take(DnnDescriptor configuration, int64_t mostWorkspace, Status &why);
   Status bind();
 
   CudaDevice &device;
@@ -50,6 +58,7 @@ private:
   DnnHandle handle;
   Stream stream;
   const char *what;
+  std::string warned;
   std::vector<DnnDescriptor> made;
   DnnDescriptor plan = nullptr, pack = nullptr;
   struct Bound {

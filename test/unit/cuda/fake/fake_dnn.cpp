@@ -1,8 +1,10 @@
 // cuDNN's graph API: a convolution and its two gradients in plain loops, and graphs of products, pointwise operations,
 // reductions and reshapes (dnn_interpreter.h). A heuristic gives three engines: one on tensor cores, which rounds fp32,
-// one that wants a gigabyte of workspace, and a plain one. Where FAKE_CUDNN_REAL names the real library, tensors and
+// one that wants a gigabyte of workspace, and a plain one. As cuDNN's do, those of 16 bits want room for a copy of every
+// activation that has its channels first, to turn it round. Where FAKE_CUDNN_REAL names the real library, tensors and
 // operations are described to that, too, which needs no GPU for it and refuses what is no such operation; and an H100's
-// properties, for which it says whether it knows engines.
+// properties, for which it says whether it knows engines. With FAKE_CUDNN_PLANS the heuristic's engines are the real
+// one's, with their notes and their workspace, compiled for that H100; what they compute are the fake's loops.
 #include "runtime/device/cuda/api/cudnn.h"
 #include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
@@ -28,6 +30,7 @@ struct Real {
   int (*finalize)(void *) = nullptr;
   int (*get)(void *, int, int, int64_t, int64_t *, void *) = nullptr;
   void *device = nullptr; // an H100's properties, for which engines are looked
+  bool plans = false;     // FAKE_CUDNN_PLANS
   std::map<const Descriptor *, void *> known;
   std::mutex lock;
 
@@ -56,6 +59,7 @@ struct Real {
       std::fprintf(stderr, "fake cuDNN: the real one knows no GPU by its properties\n");
       device = nullptr;
     }
+    plans = device && std::getenv("FAKE_CUDNN_PLANS");
   }
   int check(int error, const char *what, const Descriptor *d, int name = -1) const {
     if (error)
@@ -78,7 +82,8 @@ struct Real {
                                      dnnReduction,
                                      dnnReductionOperation,
                                      dnnReshapeOperation};
-    if (!create || !kinds.contains(d->kind)) return 0;
+    static const std::set<int> ofPlans{dnnEngineConfiguration, dnnEngine, dnnExecutionPlan};
+    if (!create || !(kinds.contains(d->kind) || (plans && ofPlans.contains(d->kind)))) return 0;
     if (!device && (d->kind == dnnOperationGraph || d->kind == dnnEngineHeuristic)) return 0;
     void *made = nullptr;
     int error = create(d->kind, &made);
@@ -93,7 +98,7 @@ struct Real {
   }
   int told(const Descriptor *d, int name, int type, int64_t count, const void *elements) {
     void *own = of(d);
-    if (!own || name == dnnGraphHandle) return 0;
+    if (!own || name == dnnGraphHandle || (d->kind == dnnExecutionPlan && name == dnnPlanHandle)) return 0;
     std::vector<void *> descriptors;
     if (type == dnnTypeDescriptor) {
       for (int64_t i = 0; i < count; ++i) descriptors.push_back(of(static_cast<Descriptor *const *>(elements)[i]));
@@ -108,37 +113,25 @@ struct Real {
     if (d->kind == dnnEngineHeuristic) {
       int error = set(own, heuristicDevice, dnnTypeDescriptor, 1, &device);
       if (!error) error = finalize(own);
-      if (!error && std::getenv("FAKE_CUDNN_PLANS")) error = planned(own);
       return check(error, "no engine on an H100", d);
+    }
+    if (d->kind == dnnExecutionPlan) {
+      constexpr int planDevice = 407; // CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
+      // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded. Engines that compile
+      // as they are needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
+      constexpr int compiledOnly = 5001;
+      int error = set(own, planDevice, dnnTypeDescriptor, 1, &device);
+      if (!error) error = finalize(own);
+      return error == compiledOnly ? 0 : error;
     }
     return check(finalize(own), "finalize", d);
   }
-  // Whether one of the heuristic's engines compiles for an H100 (FAKE_CUDNN_PLANS). Engines that compile as they are
-  // needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
-  int planned(void *heuristic) const {
-    // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded.
-    constexpr int compiledOnly = 5001;
-    constexpr int planDevice = 407; // CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
-    void *configurations[8] = {};
-    for (void *&one : configurations)
-      if (int error = create(dnnEngineConfiguration, &one)) return error;
-    int64_t found = 0, tried = 0;
-    int error = get(heuristic, dnnHeuristicResults, dnnTypeDescriptor, 8, &found, configurations);
-    if (!error && found == 0) error = 3000;
-    for (int last = 0; !error && tried < found && tried < 8; ++tried, error = tried == found ? last : 0) {
-      void *plan = nullptr;
-      last = create(dnnExecutionPlan, &plan);
-      if (!last) last = set(plan, planDevice, dnnTypeDescriptor, 1, &device);
-      if (!last) last = set(plan, dnnPlanConfiguration, dnnTypeDescriptor, 1, &configurations[tried]);
-      if (!last) last = finalize(plan);
-      if (last == compiledOnly) last = 0;
-      if (plan) destroy(plan);
-      if (!last) break;
-    }
-    for (void *one : configurations) destroy(one);
-    std::fprintf(stderr, "cuDNN: %ld engines for an H100, number %ld compiles\n", static_cast<long>(found),
-                 error ? 0 : static_cast<long>(tried + 1));
-    return error;
+  // The real one's answer, into descriptors that are the fake's.
+  int asked(const Descriptor *d, int name, int type, int64_t most, int64_t *count, void *elements) {
+    if (type != dnnTypeDescriptor) return get(of(d), name, type, most, count, elements);
+    std::vector<void *> own;
+    for (int64_t i = 0; i < most; ++i) own.push_back(of(static_cast<Descriptor *const *>(elements)[i]));
+    return get(of(d), name, type, most, count, own.data());
   }
   void removed(const Descriptor *d) {
     void *own = of(d);
@@ -159,6 +152,7 @@ struct Handle {
 };
 
 constexpr int64_t workspaces[] = {2048, int64_t(1) << 30, 4096}; // by engine
+constexpr int plainEngine = 2;
 
 int sizeOf(int type) {
   return type == dnnTypeDataType || type == dnnTypeConvolutionMode || type == dnnTypeHeuristicMode ||
@@ -244,6 +238,27 @@ void convolve(const Descriptor &operation, std::map<int64_t, void *> memory) {
     fake::store(target.type, memory.at(target.id), static_cast<int64_t>(i), sums[i]);
 }
 
+bool isConvolution(const Descriptor &operation) {
+  return operation.kind == dnnConvolutionForward || operation.kind == dnnConvolutionBackwardData ||
+         operation.kind == dnnConvolutionBackwardFilter;
+}
+
+// On tensor cores 16 bits are convolved with the channels last: other activations are copied so.
+int64_t workspaceOf(const Descriptor &configuration) {
+  int64_t bytes = workspaces[configuration.engine];
+  const Descriptor &operation = *configuration.graph->all<Descriptor *>(dnnGraphOperations).front();
+  if (configuration.engine == plainEngine || !isConvolution(operation)) return bytes;
+  const int first = operation.kind == dnnConvolutionForward        ? dnnForwardAlpha
+                    : operation.kind == dnnConvolutionBackwardData ? dnnBackwardDataAlpha
+                                                                   : dnnBackwardFilterAlpha;
+  for (int operand : {first + 4, first + 5}) {
+    const Tensor tensor(*operation.one<Descriptor *>(operand));
+    const bool isNarrow = tensor.type == fake::Number::F16 || tensor.type == fake::Number::Bf16;
+    if (isNarrow && tensor.sizes[1] > 1 && tensor.strides[1] != 1) bytes += 2 * tensor.count();
+  }
+  return bytes;
+}
+
 } // namespace
 
 extern "C" {
@@ -271,6 +286,14 @@ int cudnnBackendSetAttribute(Descriptor *d, int name, int type, int64_t count, c
 int cudnnBackendGetAttribute(Descriptor *d, int name, int type, int64_t most, int64_t *count, void *elements) {
   if (!d->finalized && d->engine < 0) return 2000;
   if (d->kind == dnnEngineHeuristic && name == dnnHeuristicResults && type == dnnTypeDescriptor) {
+    if (real().plans) {
+      if (int error = real().asked(d, name, type, most, count, elements)) return error;
+      for (int i = 0; i < *count && i < most; ++i) {
+        Descriptor *configuration = static_cast<Descriptor **>(elements)[i];
+        configuration->engine = plainEngine, configuration->graph = d->one<Descriptor *>(dnnHeuristicGraph);
+      }
+      return 0;
+    }
     *count = d->one<int>(dnnHeuristicMode) == dnnModeA ? 3 : 0;
     for (int i = 0; i < *count && i < most; ++i) {
       Descriptor *configuration = static_cast<Descriptor **>(elements)[i];
@@ -281,15 +304,17 @@ int cudnnBackendGetAttribute(Descriptor *d, int name, int type, int64_t most, in
   }
   if (d->kind == dnnEngineConfiguration && name == dnnConfigurationEngine && type == dnnTypeDescriptor) {
     (*static_cast<Descriptor **>(elements))->engine = d->engine;
-    return *count = 1, 0;
+    return real().plans ? real().asked(d, name, type, most, count, elements) : (*count = 1, 0);
   }
   if (d->kind == dnnEngine && name == dnnEngineNotes && type == dnnTypeNumericalNote) {
+    if (real().plans) return real().asked(d, name, type, most, count, elements);
     *count = d->engine == 0;
     if (*count) *static_cast<int *>(elements) = dnnNoteTensorCore;
     return 0;
   }
   if (d->kind == dnnExecutionPlan && name == dnnPlanWorkspace && type == dnnTypeInt64) {
-    *static_cast<int64_t *>(elements) = workspaces[d->one<Descriptor *>(dnnPlanConfiguration)->engine];
+    if (real().plans) return real().asked(d, name, type, most, count, elements);
+    *static_cast<int64_t *>(elements) = workspaceOf(*d->one<Descriptor *>(dnnPlanConfiguration));
     return *count = 1, 0;
   }
   return 2000;
@@ -317,15 +342,16 @@ int cudnnBackendFinalize(Descriptor *d) {
 int cudnnBackendExecute(Handle *handle, Descriptor *plan, Descriptor *pack) {
   const Descriptor *configuration = plan->one<Descriptor *>(dnnPlanConfiguration);
   if (!configuration || configuration->engine < 0 || !pack->finalized) return 2000;
-  if (workspaces[configuration->engine] && !pack->one<void *>(dnnPackWorkspace)) return 3000;
+  int64_t wanted = workspaceOf(*configuration), count = 0;
+  if (real().plans && real().asked(plan, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &wanted)) return 2000;
+  if (wanted && !pack->one<void *>(dnnPackWorkspace)) return 3000;
   std::map<int64_t, void *> memory;
   auto ids = pack->all<int64_t>(dnnPackUniqueIds);
   auto pointers = pack->all<void *>(dnnPackPointers);
   for (size_t i = 0; i < ids.size() && i < pointers.size(); ++i) memory[ids[i]] = pointers[i];
   std::vector<Descriptor *> operations = configuration->graph->all<Descriptor *>(dnnGraphOperations);
   const Descriptor *first = operations.front();
-  if (first->kind == dnnConvolutionForward || first->kind == dnnConvolutionBackwardData ||
-      first->kind == dnnConvolutionBackwardFilter)
+  if (isConvolution(*first))
     return fake::enqueue(handle->stream, [=] { convolve(*first, memory); });
   return fake::enqueue(handle->stream, [=] { fake::interpret(operations, memory); });
 }
