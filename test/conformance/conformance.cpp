@@ -30,9 +30,9 @@ struct NamedDevice {
 constexpr NamedDevice devices[] = {
     {"cpu", Device::Cpu}, {"emulation", Device::Emulation}, {"cuda", Device::Cuda}, {"fake-cuda", Device::FakeCuda}};
 
-Evaluate evaluateBy(const std::string &name, const std::string &target) {
+Evaluate evaluateBy(const std::string &name, const std::string &target, bool channelsLast) {
   for (const NamedDevice &one : devices)
-    if (name == one.name) return evaluateOn(one.device, target);
+    if (name == one.name) return evaluateOn(one.device, target, channelsLast);
   return evaluateByReference;
 }
 
@@ -103,7 +103,7 @@ struct Counts {
 int main(int argc, char **argv) {
   std::string folder, file, device = "reference", gpu = "h100-80g", filter;
   size_t jobs = 1;
-  bool verbose = false;
+  bool verbose = false, channelsLast = false;
   CLI::App app{"ONNX's node tests"};
   app.add_option("NODE_FOLDER", folder)->required();
   app.add_option("EXPECTATIONS", file)->required();
@@ -111,6 +111,7 @@ int main(int argc, char **argv) {
   app.add_option("--gpu", gpu);
   app.add_option("--jobs", jobs);
   app.add_option("--filter", filter);
+  app.add_flag("--channels-last", channelsLast, "convolutions and pools compute so");
   app.add_flag("--verbose", verbose);
   CLI11_PARSE(app, argc, argv);
   Result<Expectations> expectations = Expectations::read(file, device);
@@ -121,7 +122,7 @@ int main(int argc, char **argv) {
   if (device == "emulation") ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
 
   const std::vector<fs::path> tests = findTests(folder, filter);
-  const Evaluate evaluate = evaluateBy(device, target);
+  const Evaluate evaluate = evaluateBy(device, target, channelsLast);
   const bool hasGpu = device == "cuda" || device == "fake-cuda";
   auto run = [&](size_t i) {
     Outcome outcome = NodeTest(tests[i]).run(evaluate);

@@ -1,5 +1,7 @@
 #include "test/conformance/on_device.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/layout/image_operation.h"
+#include "compiler/layout/layout.h"
 #include "compiler/normalize/constants.h"
 #include "dialects/onnx/Onnx.h"
 #include "runtime/comm/local.h"
@@ -49,9 +51,22 @@ void makeRoutine(func::FuncOp model) {
                        attributes.getNamedAttr("slots", attributes.getDenseI64ArrayAttr(0))})));
 }
 
-Result<plan::Plan> compile(func::FuncOp model, Device device, const std::string &target) {
+LogicalResult putChannelsLast(ModuleOp module, bool weights) {
+  module.walk([](Operation *op) {
+    if (layout::isConvolution(op) || layout::isPool(op))
+      op->setAttr(layout::channelsLastAttr, UnitAttr::get(op->getContext()));
+  });
+  PassManager passes(module.getContext());
+  passes.addPass(layout::createPlaceChannelsLast(weights));
+  passes.addPass(layout::createElideTransposes());
+  return passes.run(module);
+}
+
+Result<plan::Plan> compile(func::FuncOp model, Device device, const std::string &target, bool channelsLast) {
   auto module = cast<ModuleOp>(model->getParentOp());
   makeRoutine(model);
+  if (channelsLast && failed(putChannelsLast(module, /*weights=*/device != Device::Cpu)))
+    return inputError("the layout pass failed");
   codegen::CodegenOptions options;
   options.threads = 1;
   if (device != Device::Cpu) options.gpu = target;
@@ -102,12 +117,12 @@ Result<std::vector<HostTensor>> execute(const plan::Plan &plan, const std::vecto
 
 } // namespace
 
-Evaluate evaluateOn(Device device, std::string target) {
-  return [device, target = std::move(target)](
+Evaluate evaluateOn(Device device, std::string target, bool channelsLast) {
+  return [device, target = std::move(target), channelsLast](
              func::FuncOp model, const std::vector<HostTensor> &arguments) -> Result<std::vector<HostTensor>> {
     std::vector<runtime::TensorType> results;
     for (Type type : model.getResultTypes()) results.push_back(normalize::tensorTypeOf(type));
-    Result<plan::Plan> plan = compile(model, device, target);
+    Result<plan::Plan> plan = compile(model, device, target, channelsLast);
     if (!plan) return plan.status();
     return execute(*plan, arguments, results);
   };

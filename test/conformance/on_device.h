@@ -14,7 +14,7 @@ enum class Device {
   FakeCuda   // the driver for GPUs, on the fake of NVIDIA's libraries that CLEAVE_CUDA_LIBRARIES names
 };
 
-// `target`: of the GPU's code ("sm_90"); not read on the CPU.
-Evaluate evaluateOn(Device device, std::string target);
+// `target`: of the GPU's code ("sm_90"); not read on the CPU. `channelsLast`: so compute all convolutions and pools.
+Evaluate evaluateOn(Device device, std::string target, bool channelsLast = false);
 
 } // namespace cleave::conformance
