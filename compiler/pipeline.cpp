@@ -394,11 +394,12 @@ Status Pipeline::partition(const planner::Decision &decision) {
   const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
   layout::Convolutions which = layout::Convolutions::Float;
   if (isGpu)
-    which = request.recipe.precision == recipe::Precision::Tf32 ? layout::Convolutions::Rounded
-                                                                : layout::Convolutions::Low;
+    which =
+        request.recipe.precision == recipe::Precision::Tf32 ? layout::Convolutions::Rounded : layout::Convolutions::Low;
   auto layOut = [&](OpPassManager &passes) { layout::buildLayoutPipeline(passes, which, /*weights=*/isGpu); };
   return run("partition", [&](OpPassManager &passes) {
-    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, layOut, codegen::buildKeptValuesPipeline);
+    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, layOut,
+                                      codegen::buildKeptValuesPipeline);
   });
 }
 

@@ -1,15 +1,15 @@
 // ChooseChannelsLast: marks the operations whose tensors have their channels last.
 //
-// Tensors that operations without an order of their own connect (Relu, Add, Pad, pools ...) have one order together. With
-// channels last they save what the library would move within each convolution, its activations once, and cost what is
-// transposed where they meet operations that know channels first only:
+// Tensors that operations without an order of their own connect (Relu, Add, Pad, pools ...) have one order together.
+// With channels last they save what the library would move within each convolution, its activations once, and cost what
+// is transposed where they meet operations that know channels first only:
 //
 //   %y = onnx.Conv %x, %w          saves the bytes of %x and %y
 //   %r = onnx.Relu %y
 //   %f = onnx.Reshape %r           costs the bytes of %r
 //
-// A group of tensors has its channels last if that costs no more than it saves. Reductions, Broadcasts and constants take
-// either order, and products read through transposes, so they cost nothing.
+// A group of tensors has its channels last if that costs no more than it saves. Reductions, Broadcasts and constants
+// take either order, and products read through transposes, so they cost nothing.
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "dialects/onnx/channels_last.h"
@@ -60,9 +60,8 @@ private:
     const int64_t from = bytesOf(op->getOperand(0)), to = bytesOf(op->getResult(0));
     Operation *made = op->getOperand(0).getDefiningOp();
     if (to < from) return op->getOperand(0).hasOneUse() && !(made && (carriesOrder(made) || makes(made)));
-    return to > from && llvm::none_of(op->getResult(0).getUsers(), [](Operation *user) {
-             return carriesOrder(user) || reads(user);
-           });
+    return to > from && llvm::none_of(op->getResult(0).getUsers(),
+                                      [](Operation *user) { return carriesOrder(user) || reads(user); });
   }
 
   bool wants(Operation *op) const {

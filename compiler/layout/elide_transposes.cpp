@@ -52,15 +52,13 @@ Value simplified(Operation *op) {
 }
 
 bool isWeight(onnx::TransposeOp transpose) {
-  return llvm::all_of(transpose.getY().getUses(),
-                      [](OpOperand &use) { return weightOperand(use.getOwner()) == &use; });
+  return llvm::all_of(transpose.getY().getUses(), [](OpOperand &use) { return weightOperand(use.getOwner()) == &use; });
 }
 
 // Other functions have transposes of their own, which later passes know.
 bool hasChannelsLast(Block &block) {
-  return llvm::any_of(block, [](Operation &op) {
-    return (isConvolution(&op) || isPool(&op)) && op.hasAttr("channels_last");
-  });
+  return llvm::any_of(block,
+                      [](Operation &op) { return (isConvolution(&op) || isPool(&op)) && op.hasAttr("channels_last"); });
 }
 
 void elide(Block &block) {

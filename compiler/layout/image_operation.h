@@ -26,7 +26,9 @@ bool makes(mlir::Operation *op);
 // The weight that a convolution reads; null for others, and for a gradient of the weight.
 mlir::OpOperand *weightOperand(mlir::Operation *op);
 
-inline mlir::RankedTensorType tensorOf(mlir::Value value) { return mlir::cast<mlir::RankedTensorType>(value.getType()); }
+inline mlir::RankedTensorType tensorOf(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
 int64_t bytesOf(mlir::Value value);
 
 // A Transpose by that permutation leaves the elements where they are: only dimensions of one element change places.

@@ -9,7 +9,7 @@
 //   %y = onnx.Conv %x, %w                          %xl = onnx.Transpose %x {perm = [0, 2, 3, 1]}
 //   %r = onnx.Relu %y                       ->     %wl = onnx.Transpose %w {perm = [0, 2, 3, 1]}
 //   %z = onnx.Conv %r, %v                          %yl = onnx.Conv %xl, %wl {channels_last, weight_channels_last}
-//                                                  %rl = onnx.Relu %yl          ... %r was all that stood between the two
+//                                                  %rl = onnx.Relu %yl
 //
 // What stays are the transposes at the borders: of images, of weights and of their gradients.
 #pragma once
@@ -18,7 +18,8 @@
 
 namespace cleave::layout {
 
-// On an operation: its tensors of three and more dimensions have their channels last (of a convolution, its activations).
+// On an operation: its tensors of three and more dimensions have their channels last (of a convolution, its
+// activations).
 inline constexpr llvm::StringLiteral channelsLastAttr = "cleave.channels_last";
 
 // Which convolutions want their channels last.

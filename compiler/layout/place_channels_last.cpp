@@ -53,8 +53,8 @@ private:
   }
   static void putLast(OpOperand &operand) {
     OpBuilder builder(operand.getOwner());
-    operand.set(
-        transposed(builder, operand.getOwner(), operand.get(), onnx::lastPermutation(tensorOf(operand.get()).getRank())));
+    operand.set(transposed(builder, operand.getOwner(), operand.get(),
+                           onnx::lastPermutation(tensorOf(operand.get()).getRank())));
   }
   // The result's own order is now with its channels last; who reads it gets it as before.
   static void putLast(Value result) {
@@ -178,7 +178,8 @@ private:
                                       op->getPropertiesStorage(), op->getRegions(), types)))
       return failure();
     if (infer.isCompatibleReturnTypes(types, op->getResultTypes())) return success();
-    return op->emitOpError("gives ") << types.front() << " with its channels last, not " << op->getResultTypes().front();
+    return op->emitOpError("gives ") << types.front() << " with its channels last, not "
+                                     << op->getResultTypes().front();
   }
 
   func::FuncOp function;

@@ -41,7 +41,8 @@ void warnOfCommands(const PreparedProgram &program) {
   constexpr size_t most = 8;
   for (const auto &[warning, names] : program.warnings) {
     const size_t named = std::min(names.size(), most);
-    std::string of = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+    std::string of =
+        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
     if (named < names.size()) of += fmt::format(" and {} more", names.size() - named);
     printWarning(fmt::format("{}: {}", of, warning));
   }

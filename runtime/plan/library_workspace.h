@@ -12,13 +12,14 @@ namespace cleave::runtime {
 
 // cuBLASLt's own advice for compute capability 9.0 (cuBLAS library documentation, "Workspace"); less before.
 constexpr int64_t productWorkspace = int64_t(32) << 20;
-// With the channels first: enough for the precomputed indices of implicit products and for Winograd's tiles, not for convolutions by FFT, which
-// may want gigabytes. TensorFlow's limit (TF_CUDNN_WORKSPACE_LIMIT_IN_MB) is 4 GiB, Caffe2's was 64 MiB.
+// With the channels first: enough for the precomputed indices of implicit products and for Winograd's tiles, not for
+// convolutions by FFT, which may want gigabytes. TensorFlow's limit (TF_CUDNN_WORKSPACE_LIMIT_IN_MB) is 4 GiB, Caffe2's
+// was 64 MiB.
 constexpr int64_t mostConvolutionWorkspace = int64_t(256) << 20;
 
-// In 16 bits with the channels last, cuDNN's engines on tensor cores want no more than 4 MiB for any pass of ResNet-50's
-// convolutions of 256 images (cuDNN 9 for an H100, test/unit/cuda/convolution_test.cpp), but where channels are no
-// multiple of 16 bytes: then a copy of the tensor with as many, 196 MiB for the images.
+// In 16 bits with the channels last, cuDNN's engines on tensor cores want no more than 4 MiB for any pass of
+// ResNet-50's convolutions of 256 images (cuDNN 9 for an H100, test/unit/cuda/convolution_test.cpp), but where channels
+// are no multiple of 16 bytes: then a copy of the tensor with as many, 196 MiB for the images.
 inline int64_t convolutionWorkspace(const plan::Convolution &c) {
   if (!c.channels_last()) return mostConvolutionWorkspace;
   const int64_t width = byteSize(c.input().dtype()), step = 16 / width;

@@ -363,7 +363,8 @@ Value largest(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], 
   Values found = grid.loop(grid.number(0), grid.number(w.elements()), 1,
                            {grid.number(-1), negativeInfinity(grid, type)}, [&](Value k, ValueRange best) -> Values {
                              WindowElement at = windowElement(grid, w, output, k);
-                             Value x = widened(grid, grid.load(memory, element, inPlane(grid, plane, at.index, w)).front());
+                             Value x =
+                                 widened(grid, grid.load(memory, element, inPlane(grid, plane, at.index, w)).front());
                              Value isBetter =
                                  grid.make<arith::OrIOp>(grid.less(best[0], grid.number(0)), greater(grid, x, best[1]));
                              isBetter = grid.both(at.inside, grid.make<arith::OrIOp>(isBetter, isNan(grid, x)));
@@ -386,8 +387,8 @@ void poolCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, 
         grid.loop(grid.number(0), grid.number(w.elements()), 1, start,
                   [&](Value k, ValueRange soFar) -> Values {
                     WindowElement place = windowElement(grid, w, output.at, k);
-                    Value x = widened(
-                        grid, grid.load(grid.buffer(0), element, inPlane(grid, plane, place.index, w)).front());
+                    Value x =
+                        widened(grid, grid.load(grid.buffer(0), element, inPlane(grid, plane, place.index, w)).front());
                     Value next;
                     if (isMax)
                       next =
@@ -429,8 +430,8 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
                       index = grid.sum(grid.product(index, w.out[d]), output[d]);
                     }
                     return grid.choose(exists, soFar, [&]() -> Values {
-                      Value dy = widened(
-                          grid, grid.load(grid.buffer(1), element, inPlane(grid, planeOut, index, w)).front());
+                      Value dy =
+                          widened(grid, grid.load(grid.buffer(1), element, inPlane(grid, planeOut, index, w)).front());
                       if (!isMax)
                         return {add(grid, soFar[0], grid.make<arith::DivFOp>(dy, divisor(grid, w, output, type)))};
                       Value best = largest(grid, w, output, grid.buffer(0), element, plane);

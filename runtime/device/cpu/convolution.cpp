@@ -92,19 +92,31 @@ Pass choosePass(plan::Convolution::Pass kind, const Desc &input, const Desc &wei
     dnnl::convolution_backward_data::primitive_desc desc(cpuEngine(), algorithm, input, weight, output, w.strides,
                                                          w.dilations, w.low, w.high, forward, attributes, true);
     if (!desc) return {};
-    return {dnnl::convolution_backward_data(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(),
-            desc.diff_dst_desc(), desc.impl_info_str()};
+    return {dnnl::convolution_backward_data(desc),
+            desc.scratchpad_desc(),
+            desc.diff_src_desc(),
+            desc.weights_desc(),
+            desc.diff_dst_desc(),
+            desc.impl_info_str()};
   }
   case plan::Convolution::GRAD_WEIGHT: {
     dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, input, weight, output, w.strides,
                                                             w.dilations, w.low, w.high, forward, attributes, true);
     if (!desc) return {};
-    return {dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(),
-            desc.diff_dst_desc(), desc.impl_info_str()};
+    return {dnnl::convolution_backward_weights(desc),
+            desc.scratchpad_desc(),
+            desc.src_desc(),
+            desc.diff_weights_desc(),
+            desc.diff_dst_desc(),
+            desc.impl_info_str()};
   }
   default:
-    return {dnnl::convolution_forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(),
-            forward.dst_desc(), forward.impl_info_str()};
+    return {dnnl::convolution_forward(forward),
+            forward.scratchpad_desc(),
+            forward.src_desc(),
+            forward.weights_desc(),
+            forward.dst_desc(),
+            forward.impl_info_str()};
   }
 }
 
@@ -116,7 +128,8 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
       return inputError(fmt::format("no convolution of {}", name(buffer->dtype())));
   if (elementCount(c.input().shape()) == 0 || elementCount(c.output().shape()) == 0)
     return inputError("a convolution of an empty tensor");
-  const ImageShape inputShape = imageShape(c.input(), c.channels_last()), outputShape = imageShape(c.output(), c.channels_last());
+  const ImageShape inputShape = imageShape(c.input(), c.channels_last()),
+                   outputShape = imageShape(c.output(), c.channels_last());
   ImageShape weightShape = imageShape(c.weight(), c.weight_channels_last());
   if (c.groups() > 1) {
     weightShape.sizes[0] /= c.groups();

@@ -35,8 +35,7 @@ template <typename Element> struct ChannelPool {
       std::fill(best, best + count, -std::numeric_limits<Element>::infinity());
       w.visitOne(z, row, o, [&](int64_t i) {
         const Element *__restrict from = x + i * channels;
-        for (int64_t c = 0; c < count; ++c)
-          best[c] = ((from[c] > best[c]) | (from[c] != from[c])) ? from[c] : best[c];
+        for (int64_t c = 0; c < count; ++c) best[c] = ((from[c] > best[c]) | (from[c] != from[c])) ? from[c] : best[c];
       });
     });
   }
@@ -103,14 +102,14 @@ template <typename Element> Prepared poolChannelsLast(const plan::Pool &command,
   auto *x = reinterpret_cast<const Element *>(context.at(command.input()));
   auto *y = reinterpret_cast<Element *>(context.at(command.output()));
   auto *dx = command.has_grad_input() ? reinterpret_cast<Element *>(context.at(command.grad_input())) : nullptr;
-  const int64_t samples = command.input().shape(0),
-                channels = command.input().shape(command.input().shape_size() - 1),
+  const int64_t samples = command.input().shape(0), channels = command.input().shape(command.input().shape_size() - 1),
                 blocks = (channels + mostChannels - 1) / mostChannels;
   return prepared([=] {
     parallelFor(samples * blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t share = begin; share < end; ++share) {
         const int64_t sample = share / blocks, first = share % blocks * mostChannels;
-        const int64_t in = sample * window.inPlane * channels + first, out = sample * window.outPlane * channels + first;
+        const int64_t in = sample * window.inPlane * channels + first,
+                      out = sample * window.outPlane * channels + first;
         ChannelPool<Element>{.w = window,
                              .channels = channels,
                              .count = std::min(mostChannels, channels - first),

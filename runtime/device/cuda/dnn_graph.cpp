@@ -89,8 +89,7 @@ Result<bool> DnnGraph::take(DnnDescriptor configuration, int64_t mostWorkspace, 
                                "does not say what workspace it wants for"));
   bytes = (bytes + 255) / 256 * 256;
   if (bytes + scratchBytes > mostWorkspace) {
-    why =
-        runError(fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
+    why = runError(fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
     return false;
   }
   plan = *candidate;

@@ -21,8 +21,8 @@ struct DnnTensor {
   float value = 0;
 };
 
-// Engines on tensor cores: of fp32 these know TF32 only, so that they round; of 16 bits they are the fast ones, and another
-// one is taken with a warning.
+// Engines on tensor cores: of fp32 these know TF32 only, so that they round; of 16 bits they are the fast ones, and
+// another one is taken with a warning.
 enum class DnnCores { Refused, Any, Preferred };
 
 class DnnGraph final : public PreparedCommand {

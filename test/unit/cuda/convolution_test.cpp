@@ -89,30 +89,30 @@ TEST(CudaConvolution, RealEnginesHaveTensorCores) {
     const std::string library = missing ? "" : found.gl_pathv[0];
     ::globfree(&found);
     if (library.empty()) GTEST_SKIP() << "no cuDNN is installed";
-    const std::string command =
-        fmt::format("FAKE_CUDNN_REAL={} FAKE_CUDNN_PLANS=1 LD_LIBRARY_PATH={}:{} {} "
-                    "--gtest_filter=CudaConvolution.RealEnginesHaveTensorCores",
-                    library, FAKE_LIBRARIES, library.substr(0, library.rfind('/')),
-                    std::filesystem::read_symlink("/proc/self/exe").string());
+    const std::string command = fmt::format("FAKE_CUDNN_REAL={} FAKE_CUDNN_PLANS=1 LD_LIBRARY_PATH={}:{} {} "
+                                            "--gtest_filter=CudaConvolution.RealEnginesHaveTensorCores",
+                                            library, FAKE_LIBRARIES, library.substr(0, library.rfind('/')),
+                                            std::filesystem::read_symlink("/proc/self/exe").string());
     EXPECT_EQ(std::system(command.c_str()), 0);
     return;
   }
   FakeGpu gpu;
   Engines engines;
   const Layer layers[] = {
-      {256, 3, 224, 64, 7, 2},    {256, 64, 56, 64, 1, 1},    {256, 64, 56, 64, 3, 1},    {256, 64, 56, 256, 1, 1},
-      {256, 256, 56, 64, 1, 1},   {256, 256, 56, 128, 1, 1},  {256, 128, 56, 128, 3, 2},  {256, 128, 28, 512, 1, 1},
-      {256, 256, 56, 512, 1, 2},  {256, 512, 28, 128, 1, 1},  {256, 128, 28, 128, 3, 1},  {256, 512, 28, 256, 1, 1},
-      {256, 256, 28, 256, 3, 2},  {256, 256, 14, 1024, 1, 1}, {256, 512, 28, 1024, 1, 2}, {256, 1024, 14, 256, 1, 1},
-      {256, 256, 14, 256, 3, 1},  {256, 1024, 14, 512, 1, 1}, {256, 512, 14, 512, 3, 2},  {256, 512, 7, 2048, 1, 1},
-      {256, 1024, 14, 2048, 1, 2}, {256, 2048, 7, 512, 1, 1}, {256, 512, 7, 512, 3, 1}};
+      {256, 3, 224, 64, 7, 2},     {256, 64, 56, 64, 1, 1},    {256, 64, 56, 64, 3, 1},    {256, 64, 56, 256, 1, 1},
+      {256, 256, 56, 64, 1, 1},    {256, 256, 56, 128, 1, 1},  {256, 128, 56, 128, 3, 2},  {256, 128, 28, 512, 1, 1},
+      {256, 256, 56, 512, 1, 2},   {256, 512, 28, 128, 1, 1},  {256, 128, 28, 128, 3, 1},  {256, 512, 28, 256, 1, 1},
+      {256, 256, 28, 256, 3, 2},   {256, 256, 14, 1024, 1, 1}, {256, 512, 28, 1024, 1, 2}, {256, 1024, 14, 256, 1, 1},
+      {256, 256, 14, 256, 3, 1},   {256, 1024, 14, 512, 1, 1}, {256, 512, 14, 512, 3, 2},  {256, 512, 7, 2048, 1, 1},
+      {256, 1024, 14, 2048, 1, 2}, {256, 2048, 7, 512, 1, 1},  {256, 512, 7, 512, 3, 1}};
   int missed = 0;
   for (const Layer &layer : layers)
     for (plan::Convolution::Pass pass : passes) {
       if (pass == plan::Convolution::GRAD_INPUT && layer.channels == 3) continue; // of images
       EXPECT_EQ(engines.warningOf(commandOf(pass, layer, /*isLast=*/true)), "")
-          << plan::Convolution::Pass_Name(pass) << fmt::format(" {}x{}, {} to {}, of {} pixels", layer.kernel,
-                                                               layer.kernel, layer.channels, layer.outputs, layer.size);
+          << plan::Convolution::Pass_Name(pass)
+          << fmt::format(" {}x{}, {} to {}, of {} pixels", layer.kernel, layer.kernel, layer.channels, layer.outputs,
+                         layer.size);
       missed += !Engines().warningOf(commandOf(pass, layer, /*isLast=*/false)).empty();
     }
   EXPECT_GT(engines.workspaceBytes(), 0);

@@ -1,10 +1,10 @@
 // cuDNN's graph API: a convolution and its two gradients in plain loops, and graphs of products, pointwise operations,
 // reductions and reshapes (dnn_interpreter.h). A heuristic gives three engines: one on tensor cores, which rounds fp32,
-// one that wants a gigabyte of workspace, and a plain one. As cuDNN's do, those of 16 bits want room for a copy of every
-// activation that has its channels first, to turn it round. Where FAKE_CUDNN_REAL names the real library, tensors and
-// operations are described to that, too, which needs no GPU for it and refuses what is no such operation; and an H100's
-// properties, for which it says whether it knows engines. With FAKE_CUDNN_PLANS the heuristic's engines are the real
-// one's, with their notes and their workspace, compiled for that H100; what they compute are the fake's loops.
+// one that wants a gigabyte of workspace, and a plain one. As cuDNN's do, those of 16 bits want room for a copy of
+// every activation that has its channels first, to turn it round. Where FAKE_CUDNN_REAL names the real library, tensors
+// and operations are described to that, too, which needs no GPU for it and refuses what is no such operation; and an
+// H100's properties, for which it says whether it knows engines. With FAKE_CUDNN_PLANS the heuristic's engines are the
+// real one's, with their notes and their workspace, compiled for that H100; what they compute are the fake's loops.
 #include "runtime/device/cuda/api/cudnn.h"
 #include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
@@ -117,8 +117,8 @@ struct Real {
     }
     if (d->kind == dnnExecutionPlan) {
       constexpr int planDevice = 407; // CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
-      // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded. Engines that compile
-      // as they are needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
+      // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded. Engines that
+      // compile as they are needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
       constexpr int compiledOnly = 5001;
       int error = set(own, planDevice, dnnTypeDescriptor, 1, &device);
       if (!error) error = finalize(own);
@@ -351,8 +351,7 @@ int cudnnBackendExecute(Handle *handle, Descriptor *plan, Descriptor *pack) {
   for (size_t i = 0; i < ids.size() && i < pointers.size(); ++i) memory[ids[i]] = pointers[i];
   std::vector<Descriptor *> operations = configuration->graph->all<Descriptor *>(dnnGraphOperations);
   const Descriptor *first = operations.front();
-  if (isConvolution(*first))
-    return fake::enqueue(handle->stream, [=] { convolve(*first, memory); });
+  if (isConvolution(*first)) return fake::enqueue(handle->stream, [=] { convolve(*first, memory); });
   return fake::enqueue(handle->stream, [=] { fake::interpret(operations, memory); });
 }
 }
