@@ -48,6 +48,31 @@ TEST_F(Rules, sumsAndProductsHaveOneOrder) {
   EXPECT_NE(store.product({a, a}), a);
 }
 
+// The sum over a convolution's result, with its rows and columns as they are and as one index of both: a normalization
+// of tensors with the channels first, and last.
+TEST_F(Rules, paddedWindowsAreSummedInOneOrder) {
+  const Atom h = fresh(8), v = fresh(8), i = fresh(3), j = fresh(3), both = fresh(64);
+  auto convolved = [&](Index row, Index column) {
+    const Index y = store.subtract(store.add(row, store.of(i)), number(1)),
+                z = store.subtract(store.add(column, store.of(j)), number(1));
+    return store.product({store.inside(y, 0, 8), store.inside(z, 0, 8), x({y, z, store.of(i), store.of(j)})});
+  };
+  const Term apart = sum({i, j, h, v}, convolved(store.of(h), store.of(v)));
+  const Index flat = store.of(both);
+  EXPECT_EQ(sum({both, i, j}, convolved(store.quotient(flat, 8), store.remainder(flat, 8))), apart);
+  EXPECT_EQ(sum({j, i, both}, convolved(store.quotient(flat, 8), store.remainder(flat, 8))), apart);
+}
+
+TEST_F(Rules, factorsOfOneKindStandByTheNumbersOfVariables) {
+  // Variables that are met in another order: dimension 5 before dimension 4.
+  const Index later = dim(5, 32), earlier = dim(4, 32), first = dim(6, 32), second = dim(7, 32);
+  auto made = [&](Index a, Index b) {
+    return store.product(
+        {store.inside(store.add(a, number(1)), 1, 30), store.inside(store.add(b, number(1)), 1, 30), x({a, b})});
+  };
+  EXPECT_EQ(store.term(made(earlier, later)).definition, store.term(made(first, second)).definition);
+}
+
 TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
   const Term a = x({dim(0, 4)});
   const Term twice = store.times(0.1, store.times(0.3, a));
