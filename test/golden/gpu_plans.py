@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Every golden model as a plan for GPUs: compiled for A100s and H100s, its kernels assembled by ptxas, checked.
+"""Every golden model as a plan for GPUs: compiled for A100s and H100s, its kernels assembled by ptxas, checked for races.
 
     gpu_plans.py --build BUILD [--models a,b]
 
 A plan for two nodes of eight H100s must pass `cleave verify --static`, which also takes a device of every program through
-a step on the null driver; one for a single A100 must assemble. ptxas says how many registers each kernel needs, and
-whether it spills. golden.py --gpu compares numbers.
+a step on the null driver. Those for a single A100, in fp32 and bf16, take a step on the emulated grid, which ends where two
+threads of a block touch a word of shared memory with no barrier between them. ptxas says how many registers each kernel
+needs, and whether it spills. golden.py --gpu compares numbers.
 """
 import argparse
 import os
@@ -19,7 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden  # noqa: E402
 
-CLUSTERS = ["h100-80g:8x2", "a100-80g:1"]
+PLANS = [("h100-80g:8x2", "fp32"), ("a100-80g:1", "fp32"), ("a100-80g:1", "bf16")]
 # A thread's: with 144 registers a multiprocessor of 65,536 has room for 455 threads.
 MOST_REGISTERS, MOST_SPILLED = 144, 32
 
@@ -69,20 +70,25 @@ def main():
         ptxas = Ptxas(cleave, pathlib.Path(scratch))
         for model in models:
             folder = golden.prepare(model, pathlib.Path(scratch))
-            for cluster in CLUSTERS:
+            for cluster, precision in PLANS:
                 start, plan = time.monotonic(), folder / "gpu.plan"
                 try:
+                    is_one = cluster.endswith(":1")
                     told = golden.call([cleave, "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml",
-                                        "--cluster", cluster, "-o", plan])
+                                        "--cluster", cluster, "--set", f"precision={precision}", "-o", plan,
+                                        *(["--emulate"] if is_one else [])])
                     if "assembled by ptxas" not in told:
                         raise golden.Failure(f"the kernels were not assembled: {told}")
                     check_needs(ptxas.kernels(), told)
-                    golden.call([cleave, "verify", plan, "--static"])
-                    print(f"PASS gpu plan {model} {cluster}: {told.splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
+                    if is_one:
+                        golden.call([cleave, "run", plan, "--steps", "1"], env=golden.environment_of("gpu", args.build))
+                    else:
+                        golden.call([cleave, "verify", plan, "--static"])
+                    print(f"PASS gpu plan {model} {cluster} {precision}: {told.splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
                           flush=True)
                     passed += 1
                 except golden.Failure as failure:
-                    print(f"FAIL gpu plan {model} {cluster}: {failure}", flush=True)
+                    print(f"FAIL gpu plan {model} {cluster} {precision}: {failure}", flush=True)
                     failed += 1
     print(f"gpu plans: {passed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0

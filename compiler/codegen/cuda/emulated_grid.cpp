@@ -9,7 +9,7 @@ namespace cleave::codegen {
 namespace {
 
 // The entries of GridServices (runtime/device/emulation/grid_services.h), in order.
-enum Service { RunBlocks, ThreadNumber, BlockNumber, Barrier, ShuffleXor, SharedMemory };
+enum Service { RunBlocks, ThreadNumber, BlockNumber, Barrier, ShuffleXor, SharedMemory, SharedAccess };
 
 class Emulation {
 public:
@@ -23,6 +23,7 @@ public:
 
   void run(const std::vector<CudaKernel> &kernels) {
     for (const CudaKernel &kernel : kernels) {
+      tellSharedAccesses(*module.getFunction(kernel.symbol));
       bool synchronizes = replaceIntrinsics(*module.getFunction(kernel.symbol));
       wrap(kernel, synchronizes);
     }
@@ -47,6 +48,30 @@ private:
     llvm::Value *slot = builder.CreateConstInBoundsGEP1_64(pointer, services, service);
     return builder.CreateCall(llvm::FunctionType::get(result, types, false), builder.CreateLoad(pointer, slot),
                               arguments);
+  }
+
+  // The grid finds races by them (grid_services.h).
+  void tellSharedAccesses(llvm::Function &kernel) {
+    llvm::SmallVector<std::pair<llvm::Instruction *, llvm::Value *>> found; // with where
+    for (llvm::BasicBlock &block : kernel)
+      for (llvm::Instruction &instruction : block) {
+        if (!instruction.mayReadOrWriteMemory()) continue;
+        for (llvm::Value *operand : instruction.operands())
+          if (operand->getType()->isPointerTy() && operand->getType()->getPointerAddressSpace() == 3)
+            found.emplace_back(&instruction, operand);
+      }
+    llvm::Constant *name = nullptr;
+    for (auto [instruction, at] : found) {
+      llvm::IRBuilder<> builder(instruction);
+      if (!llvm::isa<llvm::LoadInst, llvm::StoreInst>(instruction))
+        llvm::report_fatal_error(llvm::Twine("no emulation of ") + instruction->getOpcodeName() + " in shared memory");
+      if (!name) name = builder.CreateGlobalString(kernel.getName());
+      auto bytes = static_cast<int64_t>(
+          module.getDataLayout().getTypeStoreSize(llvm::getLoadStoreType(instruction)).getFixedValue());
+      call(builder, SharedAccess, llvm::Type::getVoidTy(context),
+           {name, at, llvm::ConstantInt::getSigned(i64, bytes),
+            builder.getInt32(llvm::isa<llvm::StoreInst>(instruction))});
+    }
   }
 
   // Do threads of a block wait for each other?

@@ -6,7 +6,8 @@
 //   ->  define void @k0(i64 begin, i64 end, ptr buffers, ptr scalars)      blocks begin / grain ... ceil(end / grain)
 //
 // Thread and block numbers, barriers, shuffles and the address of shared memory become calls through the table
-// @cleave_grid_services, which the program that loads the code fills in. libdevice's functions become libm's.
+// @cleave_grid_services, which the program that loads the code fills in. Every access to shared memory is told there
+// first, so that races are found. libdevice's functions become libm's.
 #pragma once
 #include "compiler/codegen/cuda/cuda_kernels.h"
 #include "llvm/IR/Module.h"

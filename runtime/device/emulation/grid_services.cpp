@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace cleave::runtime {
@@ -16,10 +17,54 @@ constexpr int warp = 32;
 // zeros.
 constexpr int unwritten = 0xff;
 
-[[noreturn]] void fault(const char *what) {
+[[noreturn]] void fault(std::string_view what) {
   fmt::print(stderr, "emulated grid: {}\n", what);
   std::abort();
 }
+
+// Which threads of a block have touched the bytes of its shared memory since its last barrier.
+class SharedAccesses {
+public:
+  void prepare(int32_t bytes) {
+    touched.resize(static_cast<size_t>(bytes));
+    pass();
+  }
+  void pass() { ++phase; } // a barrier
+  void add(const char *kernel, int64_t at, int64_t bytes, bool writes, int32_t thread) {
+    if (at < 0 || at + bytes > static_cast<int64_t>(touched.size()))
+      fault(fmt::format("kernel '{}': thread {} touches byte {} of {} bytes of shared memory", kernel, thread,
+                        at < 0 ? at : at + bytes - 1, touched.size()));
+    for (int64_t i = at; i < at + bytes; ++i) {
+      Byte &byte = touched[static_cast<size_t>(i)];
+      if (byte.written == phase && byte.writer != thread) race(kernel, i, byte.writer, true, thread, writes);
+      if (writes) {
+        if (byte.read == phase)
+          for (int32_t reader : byte.readers)
+            if (reader != thread) race(kernel, i, reader, false, thread, true);
+        byte.written = phase, byte.writer = thread;
+      } else if (byte.read != phase) {
+        byte.read = phase, byte.readers[0] = byte.readers[1] = thread;
+      } else if (byte.readers[0] != thread) {
+        byte.readers[1] = thread;
+      }
+    }
+  }
+
+private:
+  struct Byte {
+    uint64_t written = 0, read = 0;          // phases
+    int32_t writer = 0, readers[2] = {0, 0}; // the first reader and another one; the same twice: one only
+  };
+  [[noreturn]] static void race(const char *kernel, int64_t byte, int32_t first, bool firstWrites, int32_t second,
+                                bool secondWrites) {
+    auto does = [](bool writes) { return writes ? "writes" : "reads"; };
+    fault(fmt::format("race in kernel '{}': thread {} {} and thread {} {} word {} of shared memory, and no barrier is "
+                      "between them",
+                      kernel, first, does(firstWrites), second, does(secondWrites), byte / 4));
+  }
+  std::vector<Byte> touched;
+  uint64_t phase = 0;
+};
 
 class Block {
 public:
@@ -43,11 +88,13 @@ public:
       if (finished != 0 && finished != threads)
         fault("some threads of a block wait at a barrier that others never reach");
       for (int32_t i = 0; finished == 0 && i < threads; ++i) lanes[static_cast<size_t>(i)].state = Ready;
+      accesses.pass();
     }
   }
   // Threads that never wait for each other need no fibers.
   void runInTurn(GridThread thread, const void *context, int64_t number, int32_t threads) {
     block = static_cast<int32_t>(number);
+    accesses.pass();
     for (int32_t i = 0; i < threads; ++i) {
       own = inTurn(i, threads);
       thread(context);
@@ -72,6 +119,12 @@ public:
   void prepareShared(int32_t bytes) {
     shared.resize((static_cast<size_t>(bytes) + sizeof(Aligned) - 1) / sizeof(Aligned));
     if (!shared.empty()) std::memset(static_cast<void *>(shared.data()), unwritten, shared.size() * sizeof(Aligned));
+    accesses.prepare(bytes);
+  }
+  void touch(const char *kernel, const void *at, int64_t bytes, bool writes) {
+    accesses.add(kernel,
+                 static_cast<const unsigned char *>(at) - reinterpret_cast<const unsigned char *>(shared.data()), bytes,
+                 writes, own);
   }
   void *sharedMemory() { return shared.data(); }
 
@@ -118,6 +171,7 @@ private:
     unsigned char bytes[16];
   };
   std::vector<Aligned> shared;
+  SharedAccesses accesses;
 };
 
 Block &current() {
@@ -146,6 +200,9 @@ const GridServices services = {
     [] { current().wait(Block::AtBarrier); },
     [](uint32_t value, int32_t mask) { return current().shuffle(value, mask); },
     [] { return current().sharedMemory(); },
+    [](const char *kernel, const void *at, int64_t bytes, int32_t writes) {
+      current().touch(kernel, at, bytes, writes != 0);
+    },
 };
 
 } // namespace

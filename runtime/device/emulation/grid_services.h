@@ -5,6 +5,10 @@
 // all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not, which
 // would hang a GPU, ends the program with a message.
 //
+// So do two threads of a block that touch the same byte of shared memory between two barriers, unless both read, and a
+// thread that touches what the block does not have. Only barriers order threads: a shuffle tells lanes a value and
+// nothing about memory (PTX ISA, shfl.sync and bar.warp.sync), although lanes that shuffle do wait for each other.
+//
 //   attachGrid(dlopen(...));                           // fills in the object's table
 //   kernel(0, extent, buffers, scalars);               // the CPU's kernel ABI
 #pragma once
@@ -23,6 +27,8 @@ struct GridServices {
   void (*barrier)();
   uint32_t (*shuffleXor)(uint32_t value, int32_t mask); // the value of lane `own ^ mask` of the warp
   void *(*sharedMemory)();
+  // Called before the running thread reads or writes so many bytes of shared memory. `kernel`: its name, for messages.
+  void (*sharedAccess)(const char *kernel, const void *at, int64_t bytes, int32_t writes);
 };
 
 // Gives the kernels of a loaded object (a handle of dlopen) an emulated grid, if they were made for one.
