@@ -8,6 +8,7 @@
 #include "runtime/plan/message_routes.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/staged_inputs.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -61,7 +62,8 @@ planner::MemoryBreakdown memoryOf(const plan::Plan &plan, const dist::Mesh &mesh
   }
   const double persistent = memory.parameters + memory.optimizer + memory.gradients;
   memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
-  memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, mesh, number);
+  memory.workspace = double(program.library_workspace_bytes()) + double(runtime::stagedBytes(plan, program)) +
+                     messageBytes(plan, mesh, number);
   memory.host = double(program.host_bytes());
   return memory;
 }

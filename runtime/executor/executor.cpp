@@ -281,12 +281,10 @@ Status Executor::begin(const std::string &name, std::span<const std::byte *const
     while (program.routines(of.routine).name() != name) ++of.routine;
     return of;
   };
-  Begun &started = begun.emplace_back(work(programs.front()->program()).routine);
-  if (streams) {
-    Status status = streams->run(name, work(programs.front()->program()));
-    if (status) status = programs.front()->readOutputs(started.routine, started.outputs);
-    if (!status) noteFailure(streams->failedRank(), step, status);
-  }
+  begun.emplace_back(work(programs.front()->program()).routine, step);
+  if (streams)
+    if (Status status = streams->begin(name, work(programs.front()->program())); !status)
+      noteFailure(streams->failedRank(), step, status);
   for (std::unique_ptr<Rank> &rank : ranks) rank->begin(work(rank->program()));
   return Status::ok();
 }
@@ -295,7 +293,12 @@ Result<std::map<std::string, double>> Executor::finish() {
   if (begun.empty()) return inputError("no routine is begun");
   Begun ended = std::move(begun.front());
   begun.pop_front();
-  std::span<const double> outputs = ended.outputs;
+  std::span<const double> outputs;
+  std::vector<double> ofStreams;
+  if (streams && lastFailure()) { // else what is enqueued is given up
+    if (Status status = streams->finish(ofStreams); !status) noteFailure(streams->failedRank(), ended.step, status);
+    outputs = ofStreams;
+  }
   for (std::unique_ptr<Rank> &rank : ranks) {
     std::span<const double> own = rank->finish();
     if (rank == ranks.front()) outputs = own;
@@ -311,6 +314,8 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
   CLEAVE_RETURN_IF_ERROR(begin(name, inputs, step, skipped, next));
   return finish();
 }
+
+std::optional<double> Executor::idleSeconds() const { return streams ? streams->idleSeconds() : std::nullopt; }
 
 int64_t Executor::peakBytes() const {
   int64_t most = 0;

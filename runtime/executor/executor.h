@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 
 namespace cleave::runtime {
@@ -62,10 +63,16 @@ public:
                                             int64_t step, int64_t skipped = 0,
                                             std::span<const std::byte *const> next = {});
   // At most two routines are begun and not finished. A rank begins the second when it has ended the first, whatever the
-  // others do. The inputs are read until the routine is finished, and the arrays of pointers, too.
+  // others do. The inputs are read until the routine is finished, and the arrays of pointers, too; on GPUs until
+  // begin() returns.
   Status begin(const std::string &routine, std::span<const std::byte *const> inputs, int64_t step, int64_t skipped = 0,
                std::span<const std::byte *const> next = {});
   Result<std::map<std::string, double>> finish(); // the one that was begun first
+  // Whether begin() of one routine beside another makes its inputs' way shorter: on GPUs.
+  bool takesInputsAhead() const { return streams != nullptr; }
+  // Seconds in which the devices had nothing to do before the routine that was finished last, if it was begun beside
+  // another and they tell: on GPUs.
+  std::optional<double> idleSeconds() const;
   // Whether a device of this process reads the input in the routine.
   bool reads(const std::string &routine, const std::string &input) const;
 
@@ -103,8 +110,8 @@ private:
   int threads = 1;
   std::atomic<int64_t> currentStep{0};
   struct Begun {
-    int routine;                 // of the first of devices()
-    std::vector<double> outputs; // on GPUs, where a routine has ended when it has begun
+    int routine; // of the first of devices()
+    int64_t step;
   };
   std::deque<Begun> begun;
   std::mutex failureLock;

@@ -54,7 +54,8 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"skipped", "fp16: steps so far that changed nothing because gradients overflowed", orNull(metrics.skipped)},
     {"lr", "learning rate of the step", metrics.learningRate},
     {"step_time_s", "seconds", metrics.stepSeconds},
-    {"data_s", "seconds of the step in which the first process read samples or waited for them", metrics.dataSeconds},
+    {"data_s", "seconds of the step in which the first process read samples or waited for them; on GPUs, while they had nothing "
+     "to do", metrics.dataSeconds},
     {"samples_per_s", "of all devices together", metrics.samplesPerSecond},
     {"tokens_per_s", "of all devices together, without padding where samples have several lengths; 0 if samples are not sequences", metrics.tokensPerSecond},
     {"tflops_per_device", "the model's FLOP of a step, without recomputation, over time and devices", metrics.tflopsPerDevice},

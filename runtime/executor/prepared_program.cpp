@@ -151,18 +151,29 @@ const plan::Action *PreparedProgram::lastAction(int routine) const {
   return actions.empty() ? nullptr : &*actions.rbegin();
 }
 
-Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {
-  values.clear();
+std::vector<PreparedProgram::Output> PreparedProgram::outputsOf(int routine) const {
+  std::vector<Output> outputs;
   const plan::Action *last = lastAction(routine);
-  if (!last) return Status::ok();
+  if (!last) return outputs;
   const plan::Fragment &fragment = source->fragments(last->fragment());
   for (const plan::OutputBinding &output : fragment.outputs()) {
-    std::byte bytes[8] = {};
     bool isNumber = elementCount(output.buffer().shape()) == 1;
-    if (isNumber)
-      CLEAVE_RETURN_IF_ERROR(device.read(placeOf(output.buffer(), *source, fragment, last->slot()), bytes,
-                                         byteSize(output.buffer().dtype())));
-    values.push_back(isNumber ? number(bytes, output.buffer().dtype()) : std::nan(""));
+    outputs.push_back({placeOf(output.buffer(), *source, fragment, last->slot()),
+                       isNumber ? byteSize(output.buffer().dtype()) : 0, output.buffer().dtype()});
+  }
+  return outputs;
+}
+
+double PreparedProgram::numberOf(const Output &output, const std::byte *bytes) {
+  return output.bytes ? number(bytes, output.dtype) : std::nan("");
+}
+
+Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {
+  values.clear();
+  for (const Output &output : outputsOf(routine)) {
+    std::byte bytes[8] = {};
+    if (output.bytes) CLEAVE_RETURN_IF_ERROR(device.read(output.place, bytes, output.bytes));
+    values.push_back(numberOf(output, bytes));
   }
   return Status::ok();
 }

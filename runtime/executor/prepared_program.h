@@ -60,6 +60,13 @@ public:
   Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
   const plan::Program &program() const { return *source; }
   std::vector<Traffic> traffic() const; // sent so far; only between runs
+  // An output of a routine's last action. `bytes`: 0 where it is no number.
+  struct Output {
+    int64_t place = 0, bytes = 0;
+    plan::DType dtype = plan::F32;
+  };
+  std::vector<Output> outputsOf(int routine) const;                     // in the order of Fragment.outputs
+  static double numberOf(const Output &output, const std::byte *bytes); // NaN where it is no number
   // The outputs of a routine's last action, in the order of Fragment.outputs, as numbers; NaN where one is no number.
   // Call it when the action's commands are done.
   Status readOutputs(int routine, std::vector<double> &values) const;

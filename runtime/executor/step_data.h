@@ -103,8 +103,8 @@ private:
   std::vector<std::vector<Field>> fields; // by length of samples
   std::vector<DataSource> data;           // likewise; none: the caller binds arrays
   std::unique_ptr<Sampler> sampler;
-  // One for the step that runs; where steps run into each other, for the one that ends, the next, and what it is ahead
-  // of; and one for the next step, which is read beside them, where data is slow.
+  // One for the step that runs; on GPUs, for the next one, too, which is begun; where steps run into each other, for
+  // the one that ends, the next, and what it is ahead of; and one for what is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
   int64_t drawn = 0; // steps whose samples are taken

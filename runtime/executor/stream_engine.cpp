@@ -2,10 +2,10 @@
 #include "runtime/executor/schedule.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
+#include "runtime/plan/staged_inputs.h"
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
-#include <thread>
 #include <unordered_set>
 #include <utility>
 
@@ -13,6 +13,10 @@ namespace cleave::runtime {
 
 using cuda::CudaDevice;
 using cuda::StreamEvent;
+
+namespace {
+constexpr int64_t wordBytes = 8; // of a fault, of an output: in pinned memory
+} // namespace
 
 StreamEngine::StreamEngine(std::vector<PreparedProgram *> programs, std::vector<CudaDevice *> devices,
                            cuda::StreamFabric &fabric, StreamOptions options)
@@ -32,18 +36,30 @@ void StreamEngine::dropGraphs() {
   const cuda::Gpu &gpu = devices.front()->gpu();
   (void)gpu.enter();
   for (auto &[name, routine] : routines)
-    if (cuda::GraphExec graph = std::exchange(routine.graph, nullptr)) gpu.driver.graphExecDestroy(graph);
+    for (cuda::GraphExec &graph : routine.graphs)
+      if (cuda::GraphExec dropped = std::exchange(graph, nullptr)) gpu.driver.graphExecDestroy(dropped);
 }
 
 Status StreamEngine::open() {
   cuda::Gpu &first = devices.front()->gpu();
-  CLEAVE_RETURN_IF_ERROR(end.make(first));
+  for (Turn &one : turns)
+    for (StreamEvent *event : {&one.begin, &one.end})
+      CLEAVE_RETURN_IF_ERROR(event->make(first, StreamEvent::Keeps::Time));
+  CLEAVE_RETURN_IF_ERROR(notice.make(first));
   CLEAVE_RETURN_IF_ERROR(recorder.open(devices, programs.front()->plan.mesh()));
-  CLEAVE_RETURN_IF_ERROR(faults.allocate(first, static_cast<int64_t>(programs.size()) * 4));
-  std::memset(faults.data(), 0, static_cast<size_t>(faults.bytes()));
+  size_t outputs = 0;
+  for (int number = 0; number < programs.front()->program().routines_size(); ++number)
+    outputs = std::max(outputs, programs.front()->outputsOf(number).size());
+  for (cuda::PinnedMemory &result : results) {
+    CLEAVE_RETURN_IF_ERROR(result.allocate(first, static_cast<int64_t>(programs.size() + outputs) * wordBytes));
+    std::memset(result.data(), 0, static_cast<size_t>(result.bytes()));
+  }
   for (size_t r = 0; r < programs.size(); ++r) {
     lanes.push_back(lanesOf(programs[r]->program()));
+    CLEAVE_RETURN_IF_ERROR(devices[r]->allocateStages(stageBytes(programs[r]->program())));
+    for (StreamEvent &event : copied.emplace_back()) CLEAVE_RETURN_IF_ERROR(event.make(devices[r]->gpu()));
     CLEAVE_RETURN_IF_ERROR(begins.emplace_back().make(devices[r]->gpu()));
+    CLEAVE_RETURN_IF_ERROR(commandEnds.emplace_back().make(devices[r]->gpu()));
     for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
     for (const auto &[key, fragment] : programs[r]->fragments)
       for (const Event &event : fragment.events) {
@@ -86,37 +102,32 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
     routine.numbers.push_back(number);
     Rank &rank = routine.ranks.emplace_back();
     const PreparedRoutine &prepared = program.routines[static_cast<size_t>(number)];
-    int64_t staged = 0;
-    auto stage = [&](std::vector<Upload> &uploads, int64_t offset, int64_t bytes) {
-      uploads.push_back({staged, devices[r]->address(offset), bytes});
-      staged += (bytes + 255) / 256 * 256;
-    };
-    for (size_t a = 0; a < prepared.actions.size(); ++a) {
-      const PreparedAction &action = prepared.actions[a];
-      std::vector<Upload> &uploads = rank.uploads.emplace_back();
-      for (const plan::HostScalar &scalar : program.program().host_scalars())
-        if (a == 0 || scalar.kind() == plan::HostScalar::STEP)
-          stage(uploads, scalar.buffer().offset(), byteSize(scalar.buffer()));
-      for (const PreparedFragment::Input &input : action.fragment->inputs)
-        stage(uploads, input.targetOffset, input.slice.bytes());
+    rank.uploads.resize(prepared.actions.size());
+    rank.staged = forEachStaged(program.program(), program.program().routines(number), [&](const StagedInput &input) {
+      const PreparedAction &action = prepared.actions[static_cast<size_t>(input.action)];
+      int64_t to = input.scalar ? input.scalar->buffer().offset()
+                                : action.fragment->inputs[static_cast<size_t>(input.input)].targetOffset;
+      rank.uploads[static_cast<size_t>(input.action)].push_back({input.offset, devices[r]->address(to), input.bytes});
+    });
+    for (const PreparedAction &action : prepared.actions) {
       for (const std::vector<ActionWait> &waits : action.waits)
         for (const ActionWait &wait : waits) {
           auto [event, added] = rank.ends.try_emplace({wait.lane, wait.action});
           if (added) CLEAVE_RETURN_IF_ERROR(event->second.make(devices[r]->gpu()));
         }
     }
-    CLEAVE_RETURN_IF_ERROR(rank.staging.allocate(devices[r]->gpu(), staged));
   }
   return Status::ok();
 }
 
-// Copies the host's values into pinned memory.
+// Copies the host's values into pinned memory, which the run before the last one has left.
 Status StreamEngine::fill(Routine &routine, const RankWork &work) {
   std::string scalarBytes;
   for (size_t r = 0; r < programs.size(); ++r) {
     const PreparedProgram &program = *programs[r];
     const PreparedRoutine &prepared = program.routines[static_cast<size_t>(routine.numbers[r])];
     Rank &rank = routine.ranks[r];
+    std::byte *staging = devices[r]->stage(turn).host.data();
     for (size_t a = 0; a < prepared.actions.size(); ++a) {
       const PreparedAction &action = prepared.actions[a];
       auto upload = rank.uploads[a].begin();
@@ -128,54 +139,108 @@ Status StreamEngine::fill(Routine &routine, const RankWork &work) {
             hostScalarBytes(scalar, program.plan.training(), step, work.skipped, microbatch, scalarBytes));
         if (static_cast<int64_t>(scalarBytes.size()) > upload->bytes)
           return inputError("a host scalar is larger than its buffer");
-        std::memcpy(rank.staging.data() + upload->staged, scalarBytes.data(), scalarBytes.size());
+        std::memcpy(staging + upload->staged, scalarBytes.data(), scalarBytes.size());
         ++upload;
       }
       const std::byte *const *given = work.inputsOf(*action.source) + static_cast<size_t>(microbatch) * prepared.inputs;
       for (size_t i = 0; i < action.inputs.size(); ++i, ++upload) {
         const PreparedFragment::Input &input = action.fragment->inputs[i];
-        input.slice.run(given[action.inputs[i]] + input.sourceOffset, rank.staging.data() + upload->staged);
+        input.slice.run(given[action.inputs[i]] + input.sourceOffset, staging + upload->staged);
       }
     }
   }
   return Status::ok();
 }
 
-Status StreamEngine::run(const std::string &name, const RankWork &work) {
-  Status status = runRoutine(routines.at(name), work);
+// To the stages, beside the run before this one; the first stream goes on when all are there.
+Status StreamEngine::upload(Routine &routine) {
+  for (size_t r = 0; r < programs.size(); ++r) {
+    const CudaDevice &device = *devices[r];
+    const cuda::Gpu &gpu = device.gpu();
+    CLEAVE_RETURN_IF_ERROR(gpu.enter());
+    const CudaDevice::Stage &stage = device.stage(turn);
+    if (routine.ranks[r].staged)
+      CLEAVE_RETURN_IF_ERROR(
+          gpu.check(gpu.driver.memcpyAsync(stage.memory.address(), stage.host.address(),
+                                           static_cast<size_t>(routine.ranks[r].staged), device.uploads()),
+                    "cannot copy the inputs to the GPU"));
+    CLEAVE_RETURN_IF_ERROR(copied[r][stageOf(turn)].record(device.uploads(), runNumber));
+  }
+  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  cuda::Stream first = devices.front()->stream(computeLane);
+  for (const std::array<StreamEvent, 2> &events : copied)
+    CLEAVE_RETURN_IF_ERROR(events[stageOf(turn)].waitOn(first, runNumber));
+  return turnOf(turn).begin.record(first, runNumber);
+}
+
+Status StreamEngine::begin(const std::string &name, const RankWork &work) {
+  Status status = beginRoutine(routines.at(name), work);
   if (!status) dropGraphs(); // communicators do not end, not even aborted, as long as a graph has calls of theirs
   return status;
 }
 
-Status StreamEngine::runRoutine(Routine &routine, const RankWork &work) {
+Status StreamEngine::finish(std::vector<double> &outputs) {
+  Status status = finishRoutine(running.front(), outputs);
+  running.pop_front();
+  if (!status) dropGraphs();
+  return status;
+}
+
+Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
   failed = programs.front()->id;
-  CLEAVE_RETURN_IF_ERROR(fill(routine, work));
-  CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
-  const cuda::Gpu &gpu = devices.front()->gpu();
-  // The first time, libraries load what they need, which a capture forbids.
   bool isTraced = timing && timing->takes(work.step);
+  // What is timed, or waited for command by command, runs alone.
+  for (Run &run : running)
+    if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
+  running.push_back({&routine, ++turn, !running.empty() && !running.back().hasEnded});
+  ++runNumber;
+  CLEAVE_RETURN_IF_ERROR(fill(routine, work));
+  CLEAVE_RETURN_IF_ERROR(upload(routine));
+  CLEAVE_RETURN_IF_ERROR(fabric.beginRun(runNumber));
+  const cuda::Gpu &gpu = devices.front()->gpu();
+  cuda::GraphExec &graph = routine.graphs[stageOf(turn)];
+  // The first time, libraries load what they need, which a capture forbids.
   if (isTraced) {
     std::vector<cuda::Stream> streams;
     for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
     CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
-  } else if (options.graphs && routine.runs >= 1 && !routine.graph && (!timing || timing->isDone(work.step))) {
+  } else if (options.graphs && routine.runs >= 1 && !graph && (!timing || timing->isDone(work.step))) {
     timing.reset();
     CLEAVE_RETURN_IF_ERROR(captureOrGoOn(routine));
   }
-  if (routine.graph) {
+  cuda::Stream first = devices.front()->stream(computeLane);
+  if (graph) {
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
-    cuda::Stream stream = devices.front()->stream(computeLane);
-    CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.graphLaunch(routine.graph, stream), "cannot launch the step's graph"));
-    CLEAVE_RETURN_IF_ERROR(end.record(stream, runNumber));
+    CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.graphLaunch(graph, first), "cannot launch the step's graph"));
   } else
     CLEAVE_RETURN_IF_ERROR(enqueue(routine));
   ++routine.runs;
   for (const auto &[traffic, sent] : routine.sent) traffic->count += sent.first, traffic->bytes += sent.second;
-  CLEAVE_RETURN_IF_ERROR(awaitEnd(routine));
+  CLEAVE_RETURN_IF_ERROR(gpu.enter());
+  CLEAVE_RETURN_IF_ERROR(turnOf(turn).end.record(first, runNumber));
+  if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(running.back()));
   if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->endRun());
+  return Status::ok();
+}
+
+Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
+  failed = programs.front()->id;
+  CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
+  idle.reset();
+  if (run.isBehind) {
+    Result<double> seconds = turnOf(run.turn).begin.secondsSince(turnOf(run.turn - 1).end);
+    if (!seconds) return seconds.status();
+    idle = std::max(0.0, *seconds);
+  }
   for (size_t r = 0; r < programs.size(); ++r) {
     failed = programs[r]->id;
-    CLEAVE_RETURN_IF_ERROR(fault(r));
+    CLEAVE_RETURN_IF_ERROR(fault(r, run.turn));
+  }
+  const std::byte *result = results[stageOf(run.turn)].data() + static_cast<int64_t>(programs.size()) * wordBytes;
+  outputs.clear();
+  for (const PreparedProgram::Output &output : programs.front()->outputsOf(run.routine->numbers.front())) {
+    outputs.push_back(PreparedProgram::numberOf(output, result));
+    result += wordBytes;
   }
   return Status::ok();
 }
@@ -191,7 +256,7 @@ Status StreamEngine::capture(Routine &routine) {
   cuda::Graph graph = nullptr;
   int error = gpu.driver.streamEndCapture(stream, &graph);
   const char *what = error ? "cannot capture the step as a graph" : "cannot make the step's graph ready";
-  if (enqueued && !error) error = gpu.driver.graphInstantiate(&routine.graph, graph, 0);
+  if (enqueued && !error) error = gpu.driver.graphInstantiate(&routine.graphs[stageOf(turn)], graph, 0);
   if (graph) gpu.driver.graphDestroy(graph);
   CLEAVE_RETURN_IF_ERROR(enqueued);
   return gpu.check(error, what);
@@ -233,14 +298,14 @@ Status StreamEngine::fork(Routine &routine) {
   return Status::ok();
 }
 
-// The first stream ends after all others.
-Status StreamEngine::join() {
+// The first stream ends after all others, with the first rank's outputs.
+Status StreamEngine::join(const Routine &routine) {
   cuda::Stream first = devices.front()->stream(computeLane);
   for (size_t r = 0; r < programs.size(); ++r) {
     const cuda::Gpu &gpu = devices[r]->gpu();
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
     if (int64_t place = programs[r]->program().fault_offset()) {
-      cuda::Address word = faults.address() + static_cast<cuda::Address>(r * 4);
+      cuda::Address word = results[stageOf(turn)].address() + static_cast<cuda::Address>(r) * wordBytes;
       CLEAVE_RETURN_IF_ERROR(
           gpu.check(gpu.driver.memcpyAsync(word, devices[r]->address(place), 4, devices[r]->stream(computeLane)),
                     "cannot read the fault"));
@@ -254,9 +319,18 @@ Status StreamEngine::join() {
       CLEAVE_RETURN_IF_ERROR(done.waitOn(first, runNumber));
     }
   }
-  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  const cuda::Gpu &gpu = devices.front()->gpu();
+  CLEAVE_RETURN_IF_ERROR(gpu.enter());
   CLEAVE_RETURN_IF_ERROR(fabric.endRun(first));
-  return end.record(first, runNumber);
+  cuda::Address to = results[stageOf(turn)].address() + static_cast<cuda::Address>(programs.size()) * wordBytes;
+  for (const PreparedProgram::Output &output : programs.front()->outputsOf(routine.numbers.front())) {
+    if (output.bytes)
+      CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.memcpyAsync(to, devices.front()->addressOf(output.place),
+                                                              static_cast<size_t>(output.bytes), first),
+                                       "cannot read the outputs"));
+    to += wordBytes;
+  }
+  return Status::ok();
 }
 
 Status StreamEngine::enqueue(Routine &routine) {
@@ -290,7 +364,7 @@ Status StreamEngine::enqueue(Routine &routine) {
         return runError(fmt::format("the {} stream waits for what no rank of this process enqueues",
                                     laneName(lane, programs[r]->plan.mesh())));
       }
-  return join();
+  return join(routine);
 }
 
 Result<bool> StreamEngine::waited(Routine &routine, size_t rank, int lane, const ActionWait &wait) {
@@ -327,9 +401,10 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     if (next < 0) {
       for (const Upload &upload : rank.uploads[cursor.action])
         CLEAVE_RETURN_IF_ERROR(gpu.check(
-            gpu.driver.memcpyAsync(upload.target, rank.staging.address() + static_cast<cuda::Address>(upload.staged),
+            gpu.driver.memcpyAsync(upload.target,
+                                   devices[r]->stage(turn).memory.address() + static_cast<cuda::Address>(upload.staged),
                                    static_cast<size_t>(upload.bytes), stream),
-            "cannot copy the inputs to the GPU"));
+            "cannot copy the inputs from their stage"));
       cursor.begun = moved = true;
       continue;
     }
@@ -393,7 +468,6 @@ Status StreamEngine::afterCommand(const Routine &routine, size_t rank, int lane,
   if (!options.debug) return Status::ok();
   // An exchange ends when the other members have come.
   if (command.has_collective() || command.has_transfer()) return Status::ok();
-  const cuda::Gpu &gpu = devices[rank]->gpu();
   std::string kernels;
   auto name = [&](const plan::Launch &launch) {
     kernels += fmt::format("{}'{}'", kernels.empty() ? ", kernel " : " or ",
@@ -401,59 +475,59 @@ Status StreamEngine::afterCommand(const Routine &routine, size_t rank, int lane,
   };
   if (command.has_launch()) name(command.launch());
   for (const plan::Launch &launch : command.launches()) name(launch);
-  Status ended = await(routine, [&]() -> Result<bool> { // it may wait for what another rank sends
-    int state = gpu.driver.streamQuery(devices[rank]->stream(lane));
-    if (state == cuda::errorNotReady) return false;
-    CLEAVE_RETURN_IF_ERROR(gpu.check(state, fmt::format("the GPU stopped{}", kernels).c_str()));
-    return true;
-  });
+  const std::string stopped = "the GPU stopped" + kernels;
+  StreamEvent &done = commandEnds[rank];
+  Status ended = done.record(devices[rank]->stream(lane), runNumber, stopped.c_str());
+  if (ended) ended = await(routine, done, stopped); // it may wait for what another rank sends
   if (!ended) return inCommand(command, ended);
+  CLEAVE_RETURN_IF_ERROR(devices[rank]->gpu().enter());
   int64_t place = programs[rank]->program().fault_offset();
   int32_t code = 0;
   if (place) CLEAVE_RETURN_IF_ERROR(devices[rank]->read(place, &code, sizeof code));
   return code ? inCommand(command, runError(faultText(command) + kernels)) : Status::ok();
 }
 
-Status StreamEngine::fault(size_t rank) const {
+Status StreamEngine::fault(size_t rank, int64_t turn) const {
   const plan::Program &program = programs[rank]->program();
   int32_t code = 0;
   if (!program.fault_offset()) return Status::ok();
-  std::memcpy(&code, faults.data() + rank * 4, sizeof code);
+  std::memcpy(&code, results[stageOf(turn)].data() + static_cast<int64_t>(rank) * wordBytes, sizeof code);
   if (code == 0) return Status::ok();
   const plan::Command *source = faultyCommand(program, code);
   return source ? inCommand(*source, runError(faultText(*source)))
                 : runError(fmt::format("a kernel left the unknown fault {}", code));
 }
 
-// Until the GPU is there; error: it stopped, another rank is gone, or it does not come there.
-Status StreamEngine::await(const Routine &routine, const std::function<Result<bool>()> &isThere) {
+// Until the GPU is there; error: it stopped, another rank is gone, or it does not come there. The host looks for as
+// long as a short step takes, then sleeps until it is told.
+Status StreamEngine::await(const Routine &routine, const StreamEvent &event, const std::string &stopped) {
   using Clock = std::chrono::steady_clock;
-  Clock::time_point start = Clock::now();
-  for (int64_t turn = 0;; ++turn) {
-    Result<bool> done = isThere();
+  constexpr double looks = 100e-6, sleeps = 0.05; // seconds
+  const Clock::time_point start = Clock::now();
+  bool isAsked = false;
+  for (;;) {
+    Result<bool> done = event.query(stopped.c_str());
     if (!done) return done.status();
     if (*done) return Status::ok();
-    if (turn < 1000) continue;
     double waited = std::chrono::duration<double>(Clock::now() - start).count();
-    Status sound = turn % 64 == 0 ? fabric.health() : Status::ok();
+    if (waited < looks) continue;
+    if (!isAsked) CLEAVE_RETURN_IF_ERROR(notice.expect(++notices, event));
+    isAsked = true;
+    if (notice.await(notices, sleeps)) continue;
+    Status sound = fabric.health();
     if (sound && waited > options.timeoutSeconds)
       sound = runError(fmt::format("the devices do not come to an end for {:.1f} s (--step-timeout)", waited));
     if (!sound)
       return runError(
           fmt::format("{}; how far the ranks of this process came:{}", sound.message(), recorder.text(routine.log)));
-    // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));
   }
 }
 
-Status StreamEngine::awaitEnd(const Routine &routine) {
+Status StreamEngine::awaitEnd(Run &run) {
+  if (std::exchange(run.hasEnded, true)) return Status::ok();
   CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
-  return await(routine, [&]() -> Result<bool> {
-    Result<bool> done = end.query();
-    if (done || options.debug) return done;
-    return runError(fmt::format("{}; --debug tells which command did it", done.status().message()));
-  });
+  return await(*run.routine, turnOf(run.turn).end,
+               options.debug ? "the GPU stopped" : "the GPU stopped (--debug tells which command did it)");
 }
 
 } // namespace cleave::runtime

@@ -15,6 +15,7 @@
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -49,12 +50,19 @@ public:
 
 private:
   // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
-  bool runsIntoNext(int64_t step) const {
-    return toTheEnd && runsOn(source) && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
+  bool runsIntoNext(int64_t step) const { return runsOn(source) && isFollowed(step); }
+  bool isFollowed(int64_t step) const {
+    return toTheEnd && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
            !data->isEvaluationDue(step + 1);
   }
+  // Whether the next step is begun while this one goes on: its inputs are read and copied beside it, and this one's
+  // results are read when the next has begun. The host must know how many steps were skipped before it gives the next
+  // one its scalars.
+  bool beginsNext(int64_t step) const {
+    return (runsOn(source) || engine->takesInputsAhead()) && isFollowed(step) && !countsSkipped;
+  }
   Status beginStep(int64_t step);
-  Status readData(const std::function<Status()> &read); // and counts the time
+  Status readData(int64_t step, const std::function<Status()> &read); // and counts the time as that step's
   Status loadParameters();
   Status openState();
   Result<std::unique_ptr<Snapshot>> newestState(bool goesOn);
@@ -87,12 +95,13 @@ private:
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
-  std::string resumedFrom;              // a snapshot
-  int64_t begun = 0;                    // steps
-  int64_t endOfLast = 0;                // step, on the clock
-  int64_t dataNanoseconds = 0;          // of the step under way
-  int64_t told = 0;                     // steps
-  double firstSteps = 0, firstData = 0; // seconds of some of them
+  std::string resumedFrom;                  // a snapshot
+  int64_t begun = 0;                        // steps
+  int64_t endOfLast = 0;                    // step, on the clock
+  std::array<int64_t, 2> dataNanoseconds{}; // of the steps under way, by their parity
+  Status failedAhead;                       // why the next step could not begin
+  int64_t told = 0;                         // steps
+  double firstSteps = 0, firstData = 0;     // seconds of some of them
 };
 
 Status PlanTrainer::open() {
@@ -231,16 +240,16 @@ Status PlanTrainer::snapshot() {
   return saver->finish();
 }
 
-Status PlanTrainer::readData(const std::function<Status()> &read) {
+Status PlanTrainer::readData(int64_t step, const std::function<Status()> &read) {
   const int64_t begin = nowNanoseconds();
   Status status = read();
-  dataNanoseconds += nowNanoseconds() - begin;
+  dataNanoseconds[static_cast<size_t>(step % 2)] += nowNanoseconds() - begin;
   return status;
 }
 
 Status PlanTrainer::beginStep(int64_t step) {
+  CLEAVE_RETURN_IF_ERROR(readData(step, [&] { return data->ready(step); }));
   ++begun;
-  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
   const std::vector<const std::byte *> &own = data->pointers(step);
   if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
   if (!isFilled) {
@@ -249,17 +258,18 @@ Status PlanTrainer::beginStep(int64_t step) {
   }
   isFilled = runsIntoNext(step);
   if (!isFilled) return engine->begin("drain", own, step, skipped);
-  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step + 1); }));
+  CLEAVE_RETURN_IF_ERROR(readData(step, [&] { return data->ready(step + 1); }));
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
 Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = begun > done ? endOfLast : nowNanoseconds();
+  CLEAVE_RETURN_IF_ERROR(failedAhead);
   if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
-  // The host must know how many steps were skipped before it gives the next one its scalars.
-  if (runsIntoNext(done) && !countsSkipped) CLEAVE_RETURN_IF_ERROR(beginStep(done + 1));
-  CLEAVE_RETURN_IF_ERROR(
-      readData([&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); }));
+  if (beginsNext(done)) failedAhead = beginStep(done + 1); // this one's results are told first
+  if (failedAhead)
+    failedAhead =
+        readData(done, [&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); });
   Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
   endOfLast = nowNanoseconds();
@@ -268,7 +278,10 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.step = ++done;
   metrics.steps = total;
   metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
-  metrics.dataSeconds = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
+  metrics.dataSeconds =
+      static_cast<double>(std::exchange(dataNanoseconds[static_cast<size_t>((done - 1) % 2)], 0)) / 1e9;
+  // Beside the step before, data holds up only those who have nothing to do.
+  if (std::optional<double> idle = engine->idleSeconds()) metrics.dataSeconds = std::min(metrics.dataSeconds, *idle);
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
   for (const auto &[name, value] : *outputs)

@@ -84,7 +84,8 @@ CudaDevice::~CudaDevice() {
   if (!shared->enter()) return;
   for (Stream stream : streams)
     if (stream) shared->driver.streamDestroy(stream);
-  if (copyStream) shared->driver.streamDestroy(copyStream);
+  for (Stream stream : {copyStream, uploadStream})
+    if (stream) shared->driver.streamDestroy(stream);
 }
 
 Status CudaDevice::allocate(int64_t bytes) {
@@ -92,8 +93,9 @@ Status CudaDevice::allocate(int64_t bytes) {
   for (Stream &stream : streams)
     CLEAVE_RETURN_IF_ERROR(
         shared->check(shared->driver.streamCreate(&stream, streamNonBlocking), "cannot make a stream"));
-  CLEAVE_RETURN_IF_ERROR(
-      shared->check(shared->driver.streamCreate(&copyStream, streamNonBlocking), "cannot make a stream"));
+  for (Stream *stream : {&copyStream, &uploadStream})
+    CLEAVE_RETURN_IF_ERROR(
+        shared->check(shared->driver.streamCreate(stream, streamNonBlocking), "cannot make a stream"));
   CLEAVE_RETURN_IF_ERROR(memory.allocate(*shared, bytes, stream(computeLane)));
   CLEAVE_RETURN_IF_ERROR(staging.allocate(*shared, std::min(bytes, stagingBytes)));
   return synchronize();
@@ -103,6 +105,15 @@ Status CudaDevice::allocateHost(int64_t bytes) {
   if (bytes == 0) return Status::ok();
   CLEAVE_RETURN_IF_ERROR(pinned.allocate(*shared, bytes));
   std::memset(pinned.data(), 0, static_cast<size_t>(bytes));
+  return Status::ok();
+}
+
+Status CudaDevice::allocateStages(int64_t bytes) {
+  if (bytes == 0) return Status::ok();
+  for (Stage &stage : stages) {
+    CLEAVE_RETURN_IF_ERROR(stage.host.allocate(*shared, bytes));
+    CLEAVE_RETURN_IF_ERROR(stage.memory.allocate(*shared, bytes, uploadStream));
+  }
   return Status::ok();
 }
 
@@ -139,7 +150,9 @@ void CudaDevice::drain() const {
   if (!shared->enter()) return;
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now() + std::chrono::seconds(10);
-  for (Stream stream : streams)
+  std::vector<Stream> all(streams.begin(), streams.end());
+  all.push_back(uploadStream);
+  for (Stream stream : all)
     while (stream && shared->driver.streamQuery(stream) == errorNotReady && Clock::now() < last)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
 }

@@ -29,17 +29,30 @@ public:
   std::byte *host() override { return pinned.data(); }
   Result<Prepared> prepare(const plan::Command &command) override;
   Status finishPreparing() override;
+  // Memory that inputs pass through on their way to the arena: of two steps, as the next one's come while one runs.
+  Status allocateStages(int64_t bytes);
   // Through pinned memory; return when the bytes are there.
   Status write(int64_t place, const void *data, int64_t bytes) override;
   Status read(int64_t place, void *data, int64_t bytes) const override;
-  int64_t allocatedBytes() const override { return memory.bytes() + workspace.bytes(); }
+  int64_t allocatedBytes() const override {
+    return memory.bytes() + workspace.bytes() + stages[0].memory.bytes() + stages[1].memory.bytes();
+  }
   void enterThread() override { (void)shared->enter(); }
 
   Gpu &gpu() const { return *shared; }
-  Stream copies() const { return copyStream; } // what the host reads and writes, whatever the lanes wait for
+  Stream copies() const { return copyStream; }    // what the host reads and writes, whatever the lanes wait for
+  Stream uploads() const { return uploadStream; } // inputs to the stages
+  struct Stage {
+    PinnedMemory host;
+    DeviceMemory memory; // as much
+  };
+  const Stage &stage(int64_t turn) const { return stages[static_cast<size_t>(turn) % stages.size()]; }
   Stream stream(int lane) const { return streams[static_cast<size_t>(lane)]; }
   Address address(int64_t offset) const { return memory.address() + static_cast<Address>(offset); }
-  Status synchronize() const; // all its streams
+  Address addressOf(int64_t place) const { // plan/routine.h
+    return place >= hostMemory ? pinned.address() + static_cast<Address>(place - hostMemory) : address(place);
+  }
+  Status synchronize() const; // all its lanes
   // After an error: waits until nothing that is enqueued runs any more, ten seconds at most.
   void drain() const;
   // As write(), to any memory of the GPU.
@@ -70,9 +83,10 @@ private:
   dist::Mesh mesh;
   int64_t id;
   std::array<Stream, numLanes> streams{};
-  Stream copyStream = nullptr;
+  Stream copyStream = nullptr, uploadStream = nullptr;
   DeviceMemory memory, workspace;
   PinnedMemory staging, pinned; // what the host reads and writes passes through; what lies in the host's memory
+  std::array<Stage, 2> stages;
   size_t workspaceBytes = 0;
 };
 

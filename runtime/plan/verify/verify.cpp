@@ -3,6 +3,7 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/staged_inputs.h"
 #include "runtime/plan/weight_files.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -259,13 +260,6 @@ Status verifyBatch(const plan::Plan &plan) {
 Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh) {
   const plan::Program &program = plan.programs(number);
   CLEAVE_RETURN_IF_ERROR(verifyMemory(program, plan.has_cuda()));
-  int64_t needed = program.arena_bytes() + std::max<int64_t>(0, program.library_workspace_bytes());
-  if (plan.device_memory_bytes() > 0 && needed > plan.device_memory_bytes())
-    return {ErrorKind::NoFit,
-            fmt::format("a device needs {:.3f} GiB, and the cluster grants it {:.3f} (memory_gib): compile with more "
-                        "devices, pipeline stages (--mesh pp=N), --zero 3 or --recompute full",
-                        static_cast<double>(needed) / (1 << 30),
-                        static_cast<double>(plan.device_memory_bytes()) / (1 << 30))};
   CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, number, mesh, {program.arena_bytes(), -1, program.host_bytes()}));
   for (const plan::HostScalar &scalar : program.host_scalars())
     CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyHostScalar(scalar, program.arena_bytes())));
@@ -277,6 +271,13 @@ Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh)
         at(fmt::format("fragment '{}'", fragment.name()), verifyFragment(fragment, plan, program, mesh)));
   }
   CLEAVE_RETURN_IF_ERROR(verifyRoutines(program, plan, mesh, number));
+  int64_t needed = program.arena_bytes() + program.library_workspace_bytes() + stagedBytes(plan, program);
+  if (plan.device_memory_bytes() > 0 && needed > plan.device_memory_bytes())
+    return {ErrorKind::NoFit,
+            fmt::format("a device needs {:.3f} GiB, and the cluster grants it {:.3f} (memory_gib): compile with more "
+                        "devices, pipeline stages (--mesh pp=N), --zero 3 or --recompute full",
+                        static_cast<double>(needed) / (1 << 30),
+                        static_cast<double>(plan.device_memory_bytes()) / (1 << 30))};
   return verifyGroupTables(program, plan);
 }
 

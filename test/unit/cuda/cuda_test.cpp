@@ -2,6 +2,9 @@
 #include "runtime/comm/cuda/strided_pieces.h"
 #include "runtime/comm/local.h"
 #include "runtime/executor/executor.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/staged_inputs.h"
+#include "runtime/plan/verify/verify.h"
 #include "runtime/state/weights.h"
 #include "test/unit/cuda/fake_gpu.h"
 #include "test/unit/runtime/mlp_weights.h"
@@ -12,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace cleave::runtime::test {
 namespace {
@@ -84,6 +88,112 @@ TEST(Cuda, RunsGiveTheSameBitsHoweverTheyAreEnqueued) {
   std::vector<double> first = train(*open(plan), shape, 8).losses;
   EXPECT_EQ(train(*open(plan, {.graphs = false}), shape, 8).losses, first);
   EXPECT_EQ(train(*open(plan, {.debug = true}), shape, 8).losses, first);
+}
+
+// Steps with batches of their own, each begun while the one before goes on, or one after the other.
+struct Batches {
+  Batches(const MlpShape &shape, int steps) {
+    for (int step = 0; step < steps; ++step) {
+      MlpData &data = batches.emplace_back(mlpData(shape));
+      for (float &x : data.x) x *= static_cast<float>(1 + step) / static_cast<float>(steps);
+      pointers.push_back(
+          {reinterpret_cast<const std::byte *>(data.x.data()), reinterpret_cast<const std::byte *>(data.t.data())});
+    }
+  }
+  std::deque<MlpData> batches;
+  std::deque<std::array<const std::byte *, 2>> pointers;
+};
+Trained train(Executor &executor, const MlpShape &shape, Batches &of, bool ahead) {
+  loadWeights(executor, mlpData(shape));
+  Trained trained;
+  const int steps = static_cast<int>(of.pointers.size());
+  for (int step = 0, begun = 0; step < steps && trained.status; ++step) {
+    for (; begun <= step + ahead && begun < steps && trained.status; ++begun) {
+      const auto number = static_cast<size_t>(begun);
+      trained.status = executor.begin("step", of.pointers[number], begun);
+      for (float &x : of.batches[number].x) x = -1; // the executor has them
+    }
+    auto outputs = executor.finish();
+    if (trained.status) trained.status = outputs.status();
+    if (outputs) trained.losses.push_back(outputs->at("loss"));
+  }
+  return trained;
+}
+
+TEST(Cuda, StepsBegunBesideTheOneBeforeGiveTheSameBits) {
+  constexpr int steps = 9;
+  for (int gpus : {1, 2})
+    for (MlpShape shape : {MlpShape{}, MlpShape{.dp = 2, .tp = 2}}) {
+      FakeGpu gpu;
+      gpu.count(gpus);
+      plan::Plan plan = gpu.planOf(mlpPlan(shape));
+      std::vector<double> losses[2];
+      for (bool graphs : {true, false})
+        for (bool ahead : {false, true}) {
+          Batches batches(shape, steps);
+          Trained trained = train(*open(plan, {.graphs = graphs}), shape, batches, ahead);
+          ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
+          losses[ahead] = trained.losses;
+          if (ahead) EXPECT_EQ(losses[1], losses[0]) << "graphs " << graphs << ", GPUs " << gpus;
+        }
+      EXPECT_EQ(losses[0].size(), size_t(steps));
+    }
+}
+
+TEST(Cuda, InputsAreCopiedWhileTheStepBeforeRuns) {
+  MlpShape shape{.dp = 2};
+  for (bool graphs : {true, false}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs});
+    loadWeights(*executor, mlpData(shape));
+    Batches batches(shape, 5);
+    for (int step = 0; step < 3; ++step) ASSERT_TRUE(executor->run("step", batches.pointers[size_t(step)], step));
+    gpu.hang("relu_gradient");
+    ASSERT_TRUE(executor->begin("step", batches.pointers[3], 3).isOk());
+    int before = gpu.uploads();
+    ASSERT_TRUE(executor->begin("step", batches.pointers[4], 4).isOk());
+    for (int turn = 0; turn < 1000 && gpu.uploads() < before + 2; ++turn) ::usleep(10000);
+    EXPECT_GE(gpu.uploads(), before + 2); // of every rank, while step 3 hangs
+    gpu.hang("");
+    for (int step : {3, 4}) {
+      ASSERT_TRUE(executor->finish().isOk()) << step;
+      EXPECT_EQ(executor->idleSeconds().has_value(), step == 4); // step 3 was begun when nothing ran
+    }
+    EXPECT_EQ(gpu.capturedUploads(), 0);
+  }
+}
+
+TEST(Cuda, StagesCountAsMemoryOfTheDevice) {
+  MlpShape shape{.dp = 2};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  int64_t inputs = 0;
+  for (const plan::InputBinding &input : plan.programs(0).fragments(0).inputs())
+    inputs += (byteSize(input.buffer()) + 255) / 256 * 256;
+  for (const plan::HostScalar &scalar : plan.programs(0).host_scalars())
+    inputs += (byteSize(scalar.buffer()) + 255) / 256 * 256;
+  EXPECT_EQ(stagedBytes(plan, plan.programs(0)), 2 * inputs);
+  const plan::Program &program = plan.programs(0);
+  int64_t needed = program.arena_bytes() + program.library_workspace_bytes() + 2 * inputs;
+  plan.set_device_memory_bytes(needed);
+  EXPECT_TRUE(verifyPlan(plan).isOk());
+  EXPECT_GE(open(plan)->peakBytes(), program.arena_bytes() + 2 * inputs);
+  plan.set_device_memory_bytes(needed - 1);
+  EXPECT_THAT(verifyPlan(plan).message(), testing::HasSubstr("a device needs"));
+}
+
+TEST(Cuda, AFaultIsOfItsStepWhenTheNextOneHasBegun) {
+  MlpShape shape{.dp = 2, .lr = 1e30};
+  std::string messages[2];
+  for (bool ahead : {false, true}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    Batches batches(shape, 10);
+    messages[ahead] = train(*open(plan), shape, batches, ahead).status.message();
+  }
+  EXPECT_THAT(messages[0], testing::HasSubstr("(check_finite): the loss is not finite"));
+  EXPECT_EQ(messages[1], messages[0]);
 }
 
 // In the middle of a step, where collectives are half met, too.

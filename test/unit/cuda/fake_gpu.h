@@ -24,6 +24,8 @@ public:
   void memory(unsigned long long bytes) { setMemory(bytes); }
   int graphLaunches() { return launches(); }
   unsigned long long allocated() { return bytes(); }
+  int uploads() { return copies(); }
+  int capturedUploads() { return capturedCopies(); }
   void epilogues(int error) { setEpilogues(error); } // what the fake cuBLASLt says of every epilogue
   static void count(int gpus);                       // 1 at first
   static std::string cache();                        // where chosen algorithms are kept; empty at first
@@ -48,6 +50,8 @@ private:
   decltype(&fake_cuda_memory) setMemory;
   decltype(&fake_cuda_graph_launches) launches;
   decltype(&fake_cuda_allocated) bytes;
+  decltype(&fake_cuda_uploads) copies;
+  decltype(&fake_cuda_captured_uploads) capturedCopies;
   decltype(&fake_blas_epilogues) setEpilogues;
   decltype(&fake_cuda_reset) reset;
 };

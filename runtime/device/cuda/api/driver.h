@@ -134,6 +134,7 @@ enum : int {
   FUNCTION(eventRecord, cuEventRecord, (CuEvent event, Stream stream))                                                 \
   FUNCTION(eventQuery, cuEventQuery, (CuEvent event))                                                                  \
   FUNCTION(eventElapsedTime, cuEventElapsedTime, (float *milliseconds, CuEvent begin, CuEvent end))                    \
+  FUNCTION(launchHostFunc, cuLaunchHostFunc, (Stream stream, void (*function)(void *), void *argument))                \
   FUNCTION(streamBeginCapture, cuStreamBeginCapture_v2, (Stream stream, int mode))                                     \
   FUNCTION(streamEndCapture, cuStreamEndCapture, (Stream stream, Graph * graph))                                       \
   FUNCTION(graphInstantiate, cuGraphInstantiateWithFlags,                                                              \

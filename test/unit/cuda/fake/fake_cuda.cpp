@@ -47,7 +47,7 @@ struct State {
   int failure = 0, refusal = 0, captureRefusal = 0, graphLaunches = 0;
   bool exports = true;
   unsigned long long unexported = 0;
-  std::atomic<int> events{0};
+  std::atomic<int> events{0}, uploads{0}, capturedUploads{0};
 };
 State &state() {
   static auto *made = new State; // streams' threads may outlive statics
@@ -66,6 +66,13 @@ bool inside(unsigned long long address, size_t bytes) {
     return map == &s.pinned || currentDevice < 0 || (s.reaches[after->first] >> currentDevice & 1);
   }
   return false;
+}
+
+bool isPinned(unsigned long long address) {
+  State &s = state();
+  std::lock_guard guard(s.lock);
+  auto after = s.pinned.upper_bound(address);
+  return after != s.pinned.begin() && address < std::prev(after)->first + std::prev(after)->second;
 }
 
 bool knows(const std::string &kernel) {
@@ -120,6 +127,8 @@ unsigned long long fake_cuda_unexported() { return state().unexported; }
 void fake_cuda_hang(const char *kernel) { setHanging(kernel); }
 int fake_cuda_graph_launches() { return state().graphLaunches; }
 unsigned long long fake_cuda_allocated() { return state().used; }
+int fake_cuda_uploads() { return state().uploads; }
+int fake_cuda_captured_uploads() { return state().capturedUploads; }
 void fake_cuda_reset() {
   setHanging("");
   clearError();
@@ -128,7 +137,7 @@ void fake_cuda_reset() {
   s.failing.clear(), s.refused.clear(), s.refusedCaptured.clear();
   s.exports = true, s.unexported = 0;
   s.memory = size_t(1) << 32;
-  s.graphLaunches = 0;
+  s.graphLaunches = s.uploads = s.capturedUploads = 0;
 }
 
 int cuInit(unsigned) { return 0; }
@@ -230,7 +239,12 @@ int cuMemFreeHost(void *pointer) {
 }
 int cuMemcpyAsync(Address target, Address source, size_t bytes, Stream *stream) {
   if (!inside(target, bytes) || !inside(source, bytes)) return 1;
-  return enqueue(stream, [=] { std::memmove(at(target), at(source), bytes); });
+  bool isUpload = isPinned(source) && !isPinned(target);
+  if (isUpload && isCapturing(stream)) ++state().capturedUploads;
+  return enqueue(stream, [=] {
+    std::memmove(at(target), at(source), bytes);
+    state().uploads += isUpload;
+  });
 }
 struct Copy2d {
   size_t sourceX, sourceY;
@@ -305,6 +319,11 @@ int cuStreamDestroy_v2(Stream *stream) { return destroyStream(stream); }
 int cuStreamSynchronize(Stream *stream) { return synchronize(stream); }
 int cuStreamQuery(Stream *stream) { return query(stream); }
 int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) { return waitEvent(stream, event); }
+int cuLaunchHostFunc(Stream *stream, void (*function)(void *), void *argument) {
+  return enqueue(stream, [=] {
+    if (!hasError()) function(argument); // as the driver: not in a context that has failed
+  });
+}
 int cuEventCreate(Event **event, unsigned) {
   if (state().events >= mostEvents()) return 2; // out of memory
   ++state().events;

@@ -25,6 +25,8 @@ unsigned long long fake_cuda_unexported(); // bytes made since the reset that do
 void fake_cuda_hang(const char *kernel);   // while so; "": lets it go on
 int fake_cuda_graph_launches();            // so far
 unsigned long long fake_cuda_allocated();  // bytes, now
+int fake_cuda_uploads();                   // copies from pinned memory to a GPU that are done, those of graphs too
+int fake_cuda_captured_uploads();          // those that were put into a graph
 void fake_blas_epilogues(int error);       // 0; else what the heuristic says of every epilogue
 void fake_cuda_reset();                    // as at the start, but for kernels
 }

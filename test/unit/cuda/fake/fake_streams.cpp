@@ -260,6 +260,7 @@ int launchGraph(const std::vector<Operation> &operations, Stream *stream) {
 
 void setError(int error) { failure = error; }
 void clearError() { failure = 0; }
+bool hasError() { return failure != 0; }
 void setHanging(const std::string &kernel) {
   std::lock_guard guard(lock);
   hanging = kernel;

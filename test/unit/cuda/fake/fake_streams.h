@@ -38,6 +38,7 @@ int launchGraph(const std::vector<Operation> &operations, Stream *stream);
 
 void setError(int error); // sticky, as a kernel's is
 void clearError();
+bool hasError();
 void setHanging(const std::string &kernel);
 void waitWhileHanging(const std::string &kernel);
 

@@ -1,0 +1,53 @@
+// The memory of a GPU that inputs pass through: the host's scalars and the inputs of every action of a routine lie
+// there one behind the other, and its commands begin with copies from there. There are two such stages, so that the
+// next step's inputs come while one runs; they are no part of the arena and count against the device's memory.
+//
+//   forEachStaged(program, routine, [&](const StagedInput &input) { ... });   // in the order in which they lie
+//   stagedBytes(plan, program)                                               // of both stages; 0 on CPUs
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+struct StagedInput {
+  int action;                     // of the routine
+  const plan::HostScalar *scalar; // or
+  int input;                      // of the action's fragment
+  int64_t offset, bytes;          // in the stage
+};
+
+constexpr int64_t stagedAlignment = 256;
+
+// Gives the bytes of one stage.
+template <typename Visit>
+int64_t forEachStaged(const plan::Program &program, const plan::Routine &routine, Visit visit) {
+  int64_t offset = 0;
+  auto add = [&](int action, const plan::HostScalar *scalar, int input, const plan::Buffer &buffer) {
+    const int64_t bytes = byteSize(buffer);
+    visit(StagedInput{action, scalar, input, offset, bytes});
+    offset += (bytes + stagedAlignment - 1) / stagedAlignment * stagedAlignment;
+  };
+  for (int a = 0; a < routine.actions_size(); ++a) {
+    const plan::Fragment &fragment = program.fragments(routine.actions(a).fragment());
+    for (const plan::HostScalar &scalar : program.host_scalars()) // all but STEP are the same for all microbatches
+      if (a == 0 || scalar.kind() == plan::HostScalar::STEP) add(a, &scalar, 0, scalar.buffer());
+    for (int i = 0; i < fragment.inputs_size(); ++i) add(a, nullptr, i, fragment.inputs(i).buffer());
+  }
+  return offset;
+}
+
+// Of one stage, for whichever routine needs most.
+inline int64_t stageBytes(const plan::Program &program) {
+  int64_t most = 0;
+  for (const plan::Routine &routine : program.routines())
+    most = std::max(most, forEachStaged(program, routine, [](const StagedInput &) {}));
+  return most;
+}
+
+inline int64_t stagedBytes(const plan::Plan &plan, const plan::Program &program) {
+  return plan.has_cuda() ? 2 * stageBytes(program) : 0;
+}
+
+} // namespace cleave::runtime
