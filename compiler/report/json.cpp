@@ -284,6 +284,9 @@ Report reportOf(const Json &json) {
       });
   report.collectives = listOf<CollectiveTotal>(json.at("collectives"), collectiveOf);
   report.collectivesArePlanned = json.at("collectives_are_planned");
+  report.commands = listOf<CommandTotal>(json.value("commands", Json::array()), [](const Json &entry) -> CommandTotal {
+    return {entry.at("kind"), entry.at("count"), entry.at("launches"), entry.at("bytes")};
+  });
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
     return {entry.at("name"),
@@ -378,6 +381,9 @@ std::string renderJson(const Report &report) {
   for (const planner::Sensitivity &row : report.sensitivities)
     json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
+  for (const CommandTotal &row : report.commands)
+    json["commands"].push_back(
+        {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});
   for (const Alternative &row : report.alternatives) json["alternatives"].push_back(alternativeJson(row));
   for (const ParameterLayout &row : report.parameters)
     json["parameters"].push_back({{"name", row.name},

@@ -2,6 +2,7 @@
 #include "compiler/cluster/cost.h"
 #include "compiler/planner/explain/collective_sums.h"
 #include "compiler/report/held_tensors.h"
+#include "compiler/report/planned_commands.h"
 #include "compiler/report/report.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -196,6 +197,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   for (Stage &stage : report.stages) stage.memoryBytes = memory[memory.size() == 1 ? 0 : size_t(stage.rank)].total();
   report.collectives = PlannedCollectives(plan, cluster, *mesh).list();
   report.collectivesArePlanned = true;
+  report.commands = plannedCommands(plan);
 }
 
 } // namespace cleave::report

@@ -57,6 +57,13 @@ struct RankMemory {
   std::string fullestAt, phase; // the command at which most scratch is in use, and its phase; "": no plan tells
 };
 
+// The commands of a kind in a step of one device, as the plan has them. `launches`: kernels and library calls that they
+// start. `bytes`: their operands, each once, of a gather the rows that it reads; none of collectives and transfers.
+struct CommandTotal {
+  std::string kind; // "launch", "contract", ...
+  double count = 0, launches = 0, bytes = 0;
+};
+
 // An operation with its repetitions in other blocks, and the part of the model that it is in (TimePart::part).
 struct ReportedNode {
   std::string part;
@@ -85,6 +92,7 @@ struct Report {
   std::vector<Stage> stages;
   std::vector<planner::CollectiveTotal> collectives;
   bool collectivesArePlanned = false;
+  std::vector<CommandTotal> commands; // none: no plan tells
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;
   std::vector<planner::TensorCollective> tensorCollectives; // as the decision implies them
@@ -102,7 +110,8 @@ struct Report {
 // Never fails: what cannot be explained becomes a note.
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision);
 // Replaces predicted memory and collectives by those of the plan: memory of the device that needs most, and of each
-// stage's; collectives as the mean of a pipeline's ranks. Names what each rank holds at its fullest.
+// stage's; collectives as the mean of a pipeline's ranks. Names what each rank holds at its fullest, and counts the
+// commands of a step.
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
 
 std::string renderText(const Report &report);

@@ -61,6 +61,21 @@ std::vector<Row> collectiveRows(const Report &report) {
   return rows;
 }
 
+std::vector<Row> commandRows(const Report &report) {
+  std::vector<Row> rows = {{"command", "count", "kernels and library calls", "bytes"}};
+  auto add = [&](const CommandTotal &row) {
+    rows.push_back(
+        {row.kind, fmt::format("{:.6g}", row.count), fmt::format("{:.6g}", row.launches), formatBytes(row.bytes)});
+  };
+  CommandTotal all{"all"};
+  for (const CommandTotal &row : report.commands) {
+    all.count += row.count, all.launches += row.launches, all.bytes += row.bytes;
+    add(row);
+  }
+  add(all);
+  return rows;
+}
+
 std::string movedTensors(const planner::CollectiveTotal &row, size_t shown) {
   std::string text;
   shown = std::min(shown, row.tensors.size());

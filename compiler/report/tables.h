@@ -10,6 +10,7 @@ namespace cleave::report {
 using Row = std::vector<std::string>; // the first of each table: its heads
 
 std::vector<Row> collectiveRows(const Report &report);
+std::vector<Row> commandRows(const Report &report); // the last: all together
 // Those with most bytes: "h.0.up.weight (12 x), h.0.down.weight (12 x), lm_head.weight and 5 more".
 std::string movedTensors(const planner::CollectiveTotal &row, size_t shown);
 std::vector<Row> stageRows(const Report &report);

@@ -145,6 +145,11 @@ std::string renderText(const Report &report) {
                        report.collectives.size() - shown, formatBytes(bytes));
   }
 
+  if (!report.commands.empty())
+    out += fmt::format("\ncommands of a step on one device (as planned{})\n",
+                       report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "") +
+           table(commandRows(report));
+
   out += stageTable(report) + timeTables(report) + sensitivityTable(report);
 
   if (!report.alternatives.empty()) out += "\nalternatives\n" + table(alternativeRows(report));

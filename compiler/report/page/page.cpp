@@ -277,7 +277,8 @@ std::string renderHtml(const Report &report, const Measured *measured) {
       "collectives", "Collectives",
       table(fmt::format("Of a step on one device ({}{})", report.collectivesArePlanned ? "as planned" : "predicted",
                         report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : ""),
-            collectiveAndTensorRows(report)));
+            collectiveAndTensorRows(report)) +
+          (report.commands.empty() ? "" : table("Commands of a step on one device (as planned)", commandRows(report))));
   page.section("alternatives", "Alternatives",
                fmt::format("<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of {}</p>\n", report.candidates,
                            report.searchSeconds, 100 * report.gap, escape(comparedPlans(report))) +
