@@ -121,10 +121,13 @@ void copyCode(GridBuilder &grid, Type element, const StridedLoops &loops, int64_
   Value first = firstElement(grid, width, threads);
   grid.when(grid.less(first, grid.extent()), [&] {
     Value from = grid.scalar(0), to = grid.scalar(1), rest = first;
+    int64_t below = 1;
+    for (const StridedLoops::Loop &loop : loops.all()) below *= loop.size;
     for (size_t i = loops.all().size(); i-- > 0;) {
       const StridedLoops::Loop &loop = loops.all()[i];
-      Value index = i == 0 ? rest : grid.remainder(rest, loop.size);
-      if (i > 0) rest = grid.quotient(rest, loop.size);
+      Value index = i == 0 ? rest : grid.remainder(rest, loop.size, below);
+      if (i > 0) rest = grid.quotient(rest, loop.size, below);
+      below /= std::max<int64_t>(1, loop.size);
       from = grid.sum(from, grid.product(index, loop.source));
       to = grid.sum(to, grid.product(index, loop.target));
     }
@@ -198,12 +201,13 @@ void fillCode(GridBuilder &grid, Type element, int64_t bits, int64_t width, int6
 void gatherCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_t width, int64_t threads) {
   Value first = firstElement(grid, width, threads);
   grid.when(grid.less(first, grid.extent()), [&] {
-    Value inner = grid.remainder(first, rows.inner), at = grid.quotient(first, rows.inner);
-    Value index = globalRow(grid, grid.buffer(1), rows, grid.remainder(at, rows.count));
+    const int64_t updates = rows.outer * rows.count, elements = updates * rows.inner;
+    Value inner = grid.remainder(first, rows.inner, elements), at = grid.quotient(first, rows.inner, elements);
+    Value index = globalRow(grid, grid.buffer(1), rows, grid.remainder(at, rows.count, updates));
     leaveFault(grid, negation(grid, isWithin(grid, index, rows.globalRows)), grid.buffer(3), grid.scalar(1));
     Value local = grid.difference(index, grid.scalar(0)), isHere = isWithin(grid, local, rows.rows);
-    Value row =
-        grid.sum(grid.product(grid.quotient(at, rows.count), rows.rows), grid.select(isHere, local, grid.number(0)));
+    Value row = grid.sum(grid.product(grid.quotient(at, rows.count, updates), rows.rows),
+                         grid.select(isHere, local, grid.number(0)));
     Values values = grid.load(grid.buffer(0), element, grid.sum(grid.product(row, rows.inner), inner), width, true);
     for (Value &value : values) value = grid.select(isHere, value, zeroOf(grid, element));
     grid.store(values, grid.buffer(2), first, true);
@@ -219,8 +223,8 @@ static Value anyOfBlock(GridBuilder &grid, Value flag, int64_t threads) {
   Value word = grid.make<arith::ExtUIOp>(i32, flag);
   grid.store(word, grid.shared(), grid.thread());
   for (int64_t mask = warp / 2; mask > 0; mask /= 2) word = grid.make<arith::OrIOp>(word, grid.shuffle(word, mask));
-  Value slot = grid.sum(grid.quotient(grid.thread(), warp), grid.number(threads));
-  grid.when(grid.equal(grid.remainder(grid.thread(), warp), grid.number(0)),
+  Value slot = grid.sum(grid.quotient(grid.thread(), warp, threads), grid.number(threads));
+  grid.when(grid.equal(grid.remainder(grid.thread(), warp, threads), grid.number(0)),
             [&] { grid.store(word, grid.shared(), slot); });
   grid.barrier();
   Value any = grid.constant(grid.here().getI32IntegerAttr(0));
@@ -231,7 +235,9 @@ static Value anyOfBlock(GridBuilder &grid, Value flag, int64_t threads) {
 
 void scatterAddCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_t width, int64_t threads) {
   Value indices = grid.buffer(0), updates = grid.buffer(1), out = grid.buffer(2);
-  Value position = grid.remainder(grid.block(), rows.count), outer = grid.quotient(grid.block(), rows.count);
+  const int64_t blocks = rows.outer * rows.count;
+  Value position = grid.remainder(grid.block(), rows.count, blocks),
+        outer = grid.quotient(grid.block(), rows.count, blocks);
   Value own = globalRow(grid, indices, rows, position);
   leaveFault(grid, negation(grid, isWithin(grid, own, rows.globalRows)), grid.buffer(3), grid.scalar(1));
   Value local = grid.difference(own, grid.scalar(0));
@@ -289,11 +295,11 @@ namespace {
 struct BoxPlace {
   Value at[3], plane;
 };
-BoxPlace placeIn(GridBuilder &grid, Value index, const int64_t (&sizes)[3]) {
+BoxPlace placeIn(GridBuilder &grid, Value index, const int64_t (&sizes)[3], int64_t below = GridBuilder::unknown) {
   BoxPlace place;
   for (int d = 2; d >= 0; --d) {
-    place.at[d] = grid.remainder(index, sizes[d]);
-    index = grid.quotient(index, sizes[d]);
+    place.at[d] = grid.remainder(index, sizes[d], below);
+    index = grid.quotient(index, sizes[d], below);
   }
   place.plane = index;
   return place;
@@ -306,7 +312,7 @@ struct WindowElement {
   Value counted; // i1: in an average's divisor
 };
 WindowElement windowElement(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Value k) {
-  BoxPlace offset = placeIn(grid, k, w.kernel);
+  BoxPlace offset = placeIn(grid, k, w.kernel, w.elements());
   WindowElement element;
   Value index = grid.number(0);
   for (int d = 0; d < 3; ++d) {
@@ -416,15 +422,17 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
     Value sum =
         grid.loop(grid.number(0), grid.number(w.elements()), 1, zeroOf(grid, type),
                   [&](Value step, ValueRange soFar) {
-                    BoxPlace offset = placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel);
+                    BoxPlace offset =
+                        placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel, w.elements());
                     Value exists, index = grid.number(0), output[3];
                     for (int d = 0; d < 3; ++d) {
                       Value begin = grid.difference(grid.sum(input.at[d], grid.number(w.low[d])),
                                                     grid.product(offset.at[d], w.dilation[d]));
                       Value isAhead = grid.less(begin, grid.number(0)),
                             positive = grid.select(isAhead, grid.number(0), begin);
-                      output[d] = grid.quotient(positive, w.stride[d]);
-                      Value isWhole = grid.equal(grid.remainder(positive, w.stride[d]), grid.number(0));
+                      const int64_t below = w.in[d] + w.low[d];
+                      output[d] = grid.quotient(positive, w.stride[d], below);
+                      Value isWhole = grid.equal(grid.remainder(positive, w.stride[d], below), grid.number(0));
                       exists = grid.both(exists, grid.both(negation(grid, isAhead),
                                                            grid.both(isWhole, isWithin(grid, output[d], w.out[d]))));
                       index = grid.sum(grid.product(index, w.out[d]), output[d]);

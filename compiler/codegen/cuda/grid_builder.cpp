@@ -2,6 +2,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 namespace cleave::codegen {
@@ -191,6 +192,22 @@ Value GridBuilder::difference(Value a, Value b) { return builder.createOrFold<ar
 Value GridBuilder::product(Value a, Value b) { return builder.createOrFold<arith::MulIOp>(loc, a, b); }
 Value GridBuilder::quotient(Value a, Value b) { return builder.createOrFold<arith::DivUIOp>(loc, a, b); }
 Value GridBuilder::remainder(Value a, Value b) { return builder.createOrFold<arith::RemUIOp>(loc, a, b); }
+// a / b = (a * m) >> (31 + l), where l is the number of bits of b - 1 and m = 2^(31 + l) / b, rounded up: m has 32
+// bits, as b is more than half of 2^l, and the error of m, times a, stays below 2^(31 + l) / b (Granlund and
+// Montgomery, "Division by Invariant Integers using Multiplication", theorem 4.2). The product has 63 bits.
+Value GridBuilder::quotient(Value a, int64_t b, int64_t below) {
+  if (below > int64_t(1) << 31 || b >= int64_t(1) << 31 || llvm::isPowerOf2_64(static_cast<uint64_t>(b)))
+    return quotient(a, number(b));
+  const unsigned bits = 31 + llvm::Log2_64_Ceil(static_cast<uint64_t>(b));
+  const uint64_t multiplier = ((uint64_t(1) << bits) - 1) / static_cast<uint64_t>(b) + 1;
+  Value scaled = builder.createOrFold<arith::MulIOp>(loc, a, number(static_cast<int64_t>(multiplier)));
+  return builder.createOrFold<arith::ShRUIOp>(loc, scaled, number(bits));
+}
+Value GridBuilder::remainder(Value a, int64_t b, int64_t below) {
+  if (below > int64_t(1) << 31 || b >= int64_t(1) << 31 || llvm::isPowerOf2_64(static_cast<uint64_t>(b)))
+    return remainder(a, number(b));
+  return difference(a, product(quotient(a, b, below), b));
+}
 Value GridBuilder::minimum(Value a, Value b) { return builder.createOrFold<arith::MinSIOp>(loc, a, b); }
 Value GridBuilder::less(Value a, Value b) {
   return builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, a, b);

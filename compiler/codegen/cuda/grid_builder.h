@@ -12,6 +12,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <limits>
 
 namespace cleave::codegen {
 
@@ -60,8 +61,11 @@ public:
   mlir::Value product(mlir::Value a, int64_t b) { return product(a, number(b)); }
   mlir::Value quotient(mlir::Value a, mlir::Value b);  // of non-negative numbers
   mlir::Value remainder(mlir::Value a, mlir::Value b); // of non-negative numbers
-  mlir::Value quotient(mlir::Value a, int64_t b) { return quotient(a, number(b)); }
-  mlir::Value remainder(mlir::Value a, int64_t b) { return remainder(a, number(b)); }
+  // `below`: what `a` is below, where that is known. Up to 2^31 a product of 64 bits divides; a GPU would make one of
+  // 128 bits, from many of 32.
+  static constexpr int64_t unknown = std::numeric_limits<int64_t>::max();
+  mlir::Value quotient(mlir::Value a, int64_t b, int64_t below = unknown);
+  mlir::Value remainder(mlir::Value a, int64_t b, int64_t below = unknown);
   mlir::Value minimum(mlir::Value a, mlir::Value b);
   mlir::Value less(mlir::Value a, mlir::Value b); // i1
   mlir::Value equal(mlir::Value a, mlir::Value b);

@@ -72,10 +72,12 @@ private:
 
   // Cuts a row-major index over `factors` into theirs.
   void unravel(Frame &frame, Value index, ArrayRef<int64_t> factors) {
+    int64_t below = size(factors);
     for (size_t i = factors.size(); i-- > 0;) {
       int64_t extent = s.sizes[factors[i]];
-      frame.indices[factors[i]] = i == 0 ? index : grid.remainder(index, extent);
-      if (i > 0) index = grid.quotient(index, extent);
+      frame.indices[factors[i]] = i == 0 ? index : grid.remainder(index, extent, below);
+      if (i > 0) index = grid.quotient(index, extent, below);
+      below /= std::max<int64_t>(1, extent);
     }
   }
 
@@ -103,8 +105,9 @@ private:
   void flatBody(Value first, int64_t width) {
     Frame frame(nodes.size());
     if (s.vector >= 0 && !s.rangeIsVector) {
-      frame.indices[s.vector] = grid.remainder(first, s.sizes[s.vector]);
-      unravel(frame, grid.quotient(first, s.sizes[s.vector]), s.outer);
+      const int64_t row = s.sizes[s.vector], below = row * size(s.outer);
+      frame.indices[s.vector] = grid.remainder(first, row, below);
+      unravel(frame, grid.quotient(first, row, below), s.outer);
     } else if (s.vector >= 0) {
       frame.indices[s.vector] = first;
     }
@@ -130,8 +133,8 @@ private:
     if (isRows) {
       member = grid.thread();
       if (g.threads > g.team) {
-        member = grid.remainder(grid.thread(), g.team);
-        rest = grid.sum(grid.product(rest, g.threads / g.team), grid.quotient(grid.thread(), g.team));
+        member = grid.remainder(grid.thread(), g.team, g.threads);
+        rest = grid.sum(grid.product(rest, g.threads / g.team), grid.quotient(grid.thread(), g.team, g.threads));
       }
       if (g.extent % g.grain != 0) {
         isActive = grid.less(rest, grid.number(g.extent));
@@ -140,15 +143,16 @@ private:
       steps = s.rowElements() / g.width;
     } else {
       int64_t chunks = s.sizes[s.vector] / g.width, tiles = (chunks + g.lanes - 1) / g.lanes;
-      member = grid.quotient(grid.thread(), g.lanes);
-      Value chunk = grid.sum(grid.product(s.outer.empty() ? rest : grid.remainder(rest, tiles), g.lanes),
-                             grid.remainder(grid.thread(), g.lanes));
+      const int64_t blocks = tiles * size(s.outer);
+      member = grid.quotient(grid.thread(), g.lanes, g.threads);
+      Value chunk = grid.sum(grid.product(s.outer.empty() ? rest : grid.remainder(rest, tiles, blocks), g.lanes),
+                             grid.remainder(grid.thread(), g.lanes, g.threads));
       if (chunks % g.lanes != 0) {
         isActive = grid.less(chunk, grid.number(chunks));
         chunk = grid.minimum(chunk, grid.number(chunks - 1));
       }
       unit.indices[s.vector] = grid.product(chunk, g.width);
-      if (!s.outer.empty()) rest = grid.quotient(rest, tiles);
+      if (!s.outer.empty()) rest = grid.quotient(rest, tiles, blocks);
       steps = size(s.inner);
     }
     unravel(unit, rest, s.outer);
@@ -163,8 +167,9 @@ private:
     frame.indices = unit.indices;
     if (s.shape == KernelSchedule::Rows) {
       Value element = grid.product(step, g.width);
-      frame.indices[s.vector] = s.inner.empty() ? element : grid.remainder(element, s.sizes[s.vector]);
-      if (!s.inner.empty()) unravel(frame, grid.quotient(element, s.sizes[s.vector]), s.inner);
+      const int64_t row = s.sizes[s.vector], below = s.rowElements();
+      frame.indices[s.vector] = s.inner.empty() ? element : grid.remainder(element, row, below);
+      if (!s.inner.empty()) unravel(frame, grid.quotient(element, row, below), s.inner);
     } else {
       unravel(frame, step, s.inner);
     }
@@ -270,11 +275,11 @@ private:
     sum = acrossWarp(number, sum, warp);
     if (g.team == warp) return sum;
     int64_t warps = g.team / warp;
-    Value lane = grid.remainder(grid.thread(), warp);
+    Value lane = grid.remainder(grid.thread(), warp, g.threads);
     grid.when(grid.equal(lane, grid.number(0)),
-              [&] { grid.store(sum, grid.shared(), grid.quotient(grid.thread(), warp)); });
+              [&] { grid.store(sum, grid.shared(), grid.quotient(grid.thread(), warp, g.threads)); });
     grid.barrier();
-    Value mine = grid.load(grid.shared(), sum.getType(), grid.remainder(lane, warps)).front();
+    Value mine = grid.load(grid.shared(), sum.getType(), grid.remainder(lane, warps, warp)).front();
     grid.barrier(); // the memory is free for the next reduction
     return acrossWarp(number, mine, warps);
   }
@@ -287,7 +292,7 @@ private:
   Values downColumns(int number, ArrayRef<Value> partials) {
     if (g.team == 1) return Values(partials);
     Type type = partials.front().getType();
-    Value column = grid.product(grid.remainder(grid.thread(), g.lanes), g.width);
+    Value column = grid.product(grid.remainder(grid.thread(), g.lanes, g.threads), g.width);
     int64_t row = g.lanes * g.width;
     grid.store(partials, grid.shared(), grid.sum(grid.product(member, row), column));
     grid.barrier();
