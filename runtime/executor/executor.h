@@ -70,8 +70,8 @@ public:
   Result<std::map<std::string, double>> finish(); // the one that was begun first
   // Whether begin() of one routine beside another makes its inputs' way shorter: on GPUs.
   bool takesInputsAhead() const { return streams != nullptr; }
-  // Seconds in which the devices had nothing to do before the routine that was finished last, if it was begun beside
-  // another and they tell: on GPUs.
+  // Seconds in which the devices had nothing to do between the routine that was finished last and the next, if that was
+  // begun and they tell: on GPUs.
   std::optional<double> idleSeconds() const;
   // Whether a device of this process reads the input in the routine.
   bool reads(const std::string &routine, const std::string &input) const;

@@ -192,7 +192,7 @@ Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
   // What is timed, or waited for command by command, runs alone.
   for (Run &run : running)
     if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
-  running.push_back({&routine, ++turn, !running.empty() && !running.back().hasEnded});
+  running.push_back({&routine, ++turn});
   ++runNumber;
   CLEAVE_RETURN_IF_ERROR(fill(routine, work));
   CLEAVE_RETURN_IF_ERROR(upload(routine));
@@ -226,12 +226,6 @@ Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
 Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
   failed = programs.front()->id;
   CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
-  idle.reset();
-  if (run.isBehind) {
-    Result<double> seconds = turnOf(run.turn).begin.secondsSince(turnOf(run.turn - 1).end);
-    if (!seconds) return seconds.status();
-    idle = std::max(0.0, *seconds);
-  }
   for (size_t r = 0; r < programs.size(); ++r) {
     failed = programs[r]->id;
     CLEAVE_RETURN_IF_ERROR(fault(r, run.turn));
@@ -242,6 +236,13 @@ Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
     outputs.push_back(PreparedProgram::numberOf(output, result));
     result += wordBytes;
   }
+  idle.reset();
+  if (running.size() == 1) return Status::ok();
+  const StreamEvent &next = turnOf(run.turn + 1).begin; // when its inputs are there
+  CLEAVE_RETURN_IF_ERROR(await(*run.routine, next, "the GPU stopped"));
+  Result<double> seconds = next.secondsSince(turnOf(run.turn).end);
+  if (!seconds) return seconds.status();
+  idle = std::max(0.0, *seconds);
   return Status::ok();
 }
 

@@ -49,8 +49,8 @@ public:
   // Errors: likewise.
   Status finish(std::vector<double> &outputs);
   int64_t failedRank() const { return failed; } // whose error it was
-  // Seconds in which the first GPU had nothing to do before the routine that was finished last, if that was begun while
-  // the one before went on; else none.
+  // Seconds in which the first GPU had nothing to do after the routine that was finished last, until the next one,
+  // which was begun before that; none: it was not.
   std::optional<double> idleSeconds() const { return idle; }
 
 private:
@@ -83,7 +83,7 @@ private:
   struct Run {
     Routine *routine;
     int64_t turn; // its number among all
-    bool isBehind, hasEnded = false;
+    bool hasEnded = false;
   };
   // What is of a turn, for as many turns as are looked at.
   struct Turn {

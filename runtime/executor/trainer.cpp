@@ -15,7 +15,6 @@
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -62,7 +61,7 @@ private:
     return (runsOn(source) || engine->takesInputsAhead()) && isFollowed(step) && !countsSkipped;
   }
   Status beginStep(int64_t step);
-  Status readData(int64_t step, const std::function<Status()> &read); // and counts the time as that step's
+  Status readData(const std::function<Status()> &read); // and counts the time
   Status loadParameters();
   Status openState();
   Result<std::unique_ptr<Snapshot>> newestState(bool goesOn);
@@ -95,13 +94,13 @@ private:
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
-  std::string resumedFrom;                  // a snapshot
-  int64_t begun = 0;                        // steps
-  int64_t endOfLast = 0;                    // step, on the clock
-  std::array<int64_t, 2> dataNanoseconds{}; // of the steps under way, by their parity
-  Status failedAhead;                       // why the next step could not begin
-  int64_t told = 0;                         // steps
-  double firstSteps = 0, firstData = 0;     // seconds of some of them
+  std::string resumedFrom;              // a snapshot
+  int64_t begun = 0;                    // steps
+  int64_t endOfLast = 0;                // step, on the clock
+  int64_t dataNanoseconds = 0;          // of the step under way
+  Status failedAhead;                   // why the next step could not begin
+  int64_t told = 0;                     // steps
+  double firstSteps = 0, firstData = 0; // seconds of some of them
 };
 
 Status PlanTrainer::open() {
@@ -240,15 +239,15 @@ Status PlanTrainer::snapshot() {
   return saver->finish();
 }
 
-Status PlanTrainer::readData(int64_t step, const std::function<Status()> &read) {
+Status PlanTrainer::readData(const std::function<Status()> &read) {
   const int64_t begin = nowNanoseconds();
   Status status = read();
-  dataNanoseconds[static_cast<size_t>(step % 2)] += nowNanoseconds() - begin;
+  dataNanoseconds += nowNanoseconds() - begin;
   return status;
 }
 
 Status PlanTrainer::beginStep(int64_t step) {
-  CLEAVE_RETURN_IF_ERROR(readData(step, [&] { return data->ready(step); }));
+  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
   ++begun;
   const std::vector<const std::byte *> &own = data->pointers(step);
   if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
@@ -258,7 +257,7 @@ Status PlanTrainer::beginStep(int64_t step) {
   }
   isFilled = runsIntoNext(step);
   if (!isFilled) return engine->begin("drain", own, step, skipped);
-  CLEAVE_RETURN_IF_ERROR(readData(step, [&] { return data->ready(step + 1); }));
+  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step + 1); }));
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
@@ -266,10 +265,10 @@ Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = begun > done ? endOfLast : nowNanoseconds();
   CLEAVE_RETURN_IF_ERROR(failedAhead);
   if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
+  const int64_t dataBefore = std::exchange(dataNanoseconds, 0);
   if (beginsNext(done)) failedAhead = beginStep(done + 1); // this one's results are told first
   if (failedAhead)
-    failedAhead =
-        readData(done, [&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); });
+    failedAhead = readData([&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); });
   Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
   endOfLast = nowNanoseconds();
@@ -278,10 +277,10 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.step = ++done;
   metrics.steps = total;
   metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
+  // Beside the step, data holds up only those who have nothing to do.
+  const double beside = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
   metrics.dataSeconds =
-      static_cast<double>(std::exchange(dataNanoseconds[static_cast<size_t>((done - 1) % 2)], 0)) / 1e9;
-  // Beside the step before, data holds up only those who have nothing to do.
-  if (std::optional<double> idle = engine->idleSeconds()) metrics.dataSeconds = std::min(metrics.dataSeconds, *idle);
+      static_cast<double>(dataBefore) / 1e9 + std::min(beside, engine->idleSeconds().value_or(beside));
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
   for (const auto &[name, value] : *outputs)

@@ -158,7 +158,7 @@ TEST(Cuda, InputsAreCopiedWhileTheStepBeforeRuns) {
     gpu.hang("");
     for (int step : {3, 4}) {
       ASSERT_TRUE(executor->finish().isOk()) << step;
-      EXPECT_EQ(executor->idleSeconds().has_value(), step == 4); // step 3 was begun when nothing ran
+      EXPECT_EQ(executor->idleSeconds().has_value(), step == 3); // nothing is begun behind step 4
     }
     EXPECT_EQ(gpu.capturedUploads(), 0);
   }
