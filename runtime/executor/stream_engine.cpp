@@ -512,8 +512,13 @@ Status StreamEngine::await(const Routine &routine, const StreamEvent &event, con
     if (*done) return Status::ok();
     double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (waited < looks) continue;
-    if (!isAsked) CLEAVE_RETURN_IF_ERROR(notice.expect(++notices, event));
-    isAsked = true;
+    if (!isAsked) {
+      isAsked = true;
+      if (Status asked = notice.expect(++notices, event); !asked) { // perhaps the GPU has stopped since
+        done = event.query(stopped.c_str());
+        return done ? asked : done.status();
+      }
+    }
     if (notice.await(notices, sleeps)) continue;
     Status sound = fabric.health();
     if (sound && waited > options.timeoutSeconds)
