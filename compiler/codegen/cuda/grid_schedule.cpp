@@ -8,6 +8,7 @@ constexpr int64_t flatThreads = 256;   // a multiple of every width keeps blocks
 constexpr int64_t warpRow = 1024;      // rows up to here are a warp's: 32 elements a lane, no barrier
 constexpr int64_t blockRow = 8192;     // rows up to here stay in the registers of 256 threads
 constexpr int64_t registersOfRow = 32; // elements of one row that a thread keeps
+constexpr int64_t readOfColumns = 64;  // numbers that a thread has in flight; one of 512 has 128 registers
 constexpr int64_t writtenOut = 3000;   // operations a kernel may grow to by writing its items out
 constexpr int64_t longRowThreads = 512, rowThreads = 256;
 constexpr int64_t columnTeam = 16;       // rows that a block of column sums reads at a time
@@ -83,12 +84,17 @@ GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s) {
     grid.grain = grid.threads / grid.team;
     if (grid.team > warp) grid.sharedBytes = (grid.team / warp) * widestAccumulator;
   } else {
+    // Where many tensors are read on the way, a thread has fewer columns of each, and a block fewer rows.
+    const int64_t loads = llvm::count_if(
+        s.nodes, [&](const KernelNode &node) { return node.kind == KernelNode::Load && (node.set & s.reduced) != 0; });
+    while (grid.width > 4 && grid.width * loads >= readOfColumns / 2) grid.width /= 2;
     int64_t depth = product(s, s.inner), chunks = vector / grid.width;
     grid.lanes = powerOfTwoUpTo(2 * chunks - 1, warp);
-    grid.team = powerOfTwoUpTo(std::max<int64_t>(1, depth / 2), columnTeam * warp / grid.lanes);
+    const int64_t rowsOfBlock = grid.width * loads < readOfColumns / 2 ? columnTeam : columnTeam / 2;
+    grid.team = powerOfTwoUpTo(std::max<int64_t>(1, depth / 2), rowsOfBlock * warp / grid.lanes);
     grid.threads = grid.lanes * grid.team;
     grid.items = (depth + grid.team - 1) / grid.team;
-    grid.unrolled = isUnrolled(s, grid);
+    grid.unrolled = isUnrolled(s, grid) && grid.items * grid.width * loads < readOfColumns;
     grid.extent = rows * ((chunks + grid.lanes - 1) / grid.lanes);
     grid.grain = 1;
     if (grid.team > 1) grid.sharedBytes = grid.threads * grid.width * widestAccumulator;
