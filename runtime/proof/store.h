@@ -20,6 +20,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -84,6 +85,7 @@ struct DefinitionNode {
   int8_t fragility = 0;
   // Somewhere in it:
   bool hasPieces = false;   // conditions on indices
+  bool hasTwins = false;    // products of the same at two places, whose order depends on the indices
   bool isGathered = false;  // sums over microbatches
   bool hasStandIns = false; // leaves that stand for other terms
 };
@@ -140,7 +142,10 @@ public:
               const std::vector<Index> &at);
   Term replace(Term term, const Replacement &by);
   // Made once more from its parts, so many levels down, where there are conditions: indices may decide them by now.
-  Term settled(Term term, int levels);
+  Term settled(Term term, int levels) { return settled(term, levels, /*twins=*/false); }
+  // And where there are products of the same at two places, which indices may bring to another order. Throws Unproved
+  // where that takes more expressions than `most`.
+  Term orderedTwins(Term term, int levels, size_t most);
 
   // Microbatches (microbatches.cpp).
   Atom microbatch(int64_t number) { return variable(Variable::Microbatch, number, 0); }
@@ -176,6 +181,7 @@ public:
 
   std::string show(Index index) const;
   std::string show(Term term, int depth = 3) const;
+  size_t termCount() const { return terms.size(); }
   size_t definitionCount() const { return definitions.size(); }
 
 private:
@@ -201,6 +207,7 @@ private:
   Term close(DefinitionNode node, const std::vector<Term> &children);
   Term apply(Definition definition, std::vector<Index> arguments);
   Term rebuild(Term term);
+  Term settled(Term t, int levels, bool twins);
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
   void order(std::vector<Term> &operands) const;
   bool isBefore(Term a, Term b) const;
@@ -242,7 +249,8 @@ private:
   std::vector<DefinitionNode> definitions;
   Ids atomIds, indexIds, termIds, definitionIds;
   std::unordered_map<std::string, int64_t> names;
-  std::map<std::pair<Term, int>, Term> settledTerms;
+  std::map<std::tuple<Term, int, bool>, Term> settledTerms;
+  size_t mostTerms;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form
   int depth = 0;                                  // of replace

@@ -20,7 +20,7 @@ bool addExactly(double a, double b, double &total) {
 }
 bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
 
-constexpr size_t mostTerms = 1'500'000;
+constexpr size_t mostTermsOfAll = 1'500'000;
 
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
@@ -31,7 +31,7 @@ bool Store::isCommutative(const std::string &name) {
   return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
 }
 
-Store::Store(bool roundings) : roundings(roundings) {
+Store::Store(bool roundings) : mostTerms(mostTermsOfAll), roundings(roundings) {
   (void)constant(0); // index 0
   (void)number(0);   // term 0
 }
@@ -77,6 +77,7 @@ bool Store::dependsOn(Term t, Atom variable) const {
 void Store::inherit(DefinitionNode &made, Term child) const {
   const DefinitionNode &of = definitionOf(child);
   made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+  made.hasTwins = made.hasTwins || of.hasTwins;
   made.isGathered = made.isGathered || of.isGathered || of.kind == Kind::Microbatches;
   made.hasStandIns = made.hasStandIns || of.hasStandIns;
 }
@@ -92,7 +93,10 @@ Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
     auto fragile = [&](int level) { made.fragility = std::max<int8_t>(made.fragility, static_cast<int8_t>(level)); };
     if (isLinear && of.kind == Kind::Inside) fragile(mostFragile);
     if (isLinear) fragile(of.fragility - 1);
-    if (isLinear && i > 0 && term(children[i - 1]).definition == child.definition) fragile(1);
+    if (isLinear && i > 0 && term(children[i - 1]).definition == child.definition) {
+      fragile(1);
+      made.hasTwins = made.hasTwins || term(children[i - 1]).arguments != child.arguments;
+    }
     std::vector<Index> renamed;
     for (Index argument : child.arguments) {
       if (isConstant(argument)) {
@@ -159,15 +163,24 @@ Term Store::rebuild(Term same) {
   return assemble(made, over, open(same, &over));
 }
 
-Term Store::settled(Term t, int levels) {
+Term Store::settled(Term t, int levels, bool twins) {
   const DefinitionNode made = definitionOf(t);
-  if (levels == 0 || !made.hasPieces) return t;
-  const std::pair key(t, levels);
+  if (levels == 0 || (!made.hasPieces && !(twins && made.hasTwins))) return t;
+  const std::tuple key(t, levels, twins);
   if (auto known = settledTerms.find(key); known != settledTerms.end()) return known->second;
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
-  for (Term &child : children) child = settled(child, levels - 1);
+  for (Term &child : children) child = settled(child, levels - 1, twins);
   return settledTerms[key] = assemble(made, over, std::move(children));
+}
+
+Term Store::orderedTwins(Term t, int levels, size_t most) {
+  struct Limit {
+    size_t &limit, before;
+    Limit(size_t &limit, size_t now) : limit(limit), before(limit) { limit = std::min(limit, now); }
+    ~Limit() { limit = before; }
+  } limit(mostTerms, terms.size() + most);
+  return settled(t, levels, /*twins=*/true);
 }
 
 Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
