@@ -84,7 +84,7 @@ bool Store::shareOf(Term t, Share &share) {
     count += isSum;
     (isSum || (only && dependsOn(factor, *only)) ? within : share.outside).push_back(factor);
   }
-  if (count != 1) return false;
+  if (count != 1 || (only && atom(*only).number < 0)) return false;
   share.each = within[0];
   if (only) share.each = gatheredFrom(*only, atom(*only).number, atom(*only).number + 1, product(within));
   const std::optional<Term> first = firstGathered(share.each);

@@ -223,7 +223,8 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       body = open(body, &over)[0];
       continue;
     }
-    if (kind == Reduce::Sum && made.kind == Kind::Microbatches) {
+    const bool isWithin = dependsOn(body, microbatch(anyMicrobatch)); // a sum over microbatches is open already
+    if (kind == Reduce::Sum && made.kind == Kind::Microbatches && !isWithin) {
       std::vector<Atom> each;
       const Term one = open(body, &each)[0];
       return gatheredFrom(each[0], made.low, made.high, reduce(kind, over, one));
@@ -250,7 +251,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       }
       // Of a sum over microbatches and others, each microbatch has its own reduction.
       auto isGathered = [&](Term factor) { return kindOf(factor) == Kind::Microbatches; };
-      if (std::ranges::count_if(within, isGathered) == 1) {
+      if (!isWithin && std::ranges::count_if(within, isGathered) == 1) {
         const auto whole = std::ranges::find_if(within, isGathered);
         const DefinitionNode all = definitionOf(*whole);
         std::vector<Atom> each;
