@@ -170,6 +170,7 @@ bool Machine::transfer(Rank &rank, const plan::Transfer &transfer) {
   if (message.dtype != buffer.dtype() || message.tag != transfer.tag() ||
       message.shape != std::vector<int64_t>(buffer.shape().begin(), buffer.shape().end()))
     throw Unproved{"it receives another tensor than it is sent"};
+  if (rank.recording && !store.isOf(message.value, rank.recording->microbatch)) stopRecording(rank);
   if (rank.recording) rank.recording->received.push_back({static_cast<int>(peer), transfer.channel(), message});
   store_(rank, buffer, message.value);
   return true;
