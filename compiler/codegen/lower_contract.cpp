@@ -2,6 +2,7 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/contract_layout.h"
 #include "compiler/codegen/strided_view.h"
+#include "dialects/onnx/formula.h"
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -63,9 +64,9 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
   contraction.lhs = stridesByIndex(count, lhs.indices, lhs.view.strides);
   contraction.rhs = stridesByIndex(count, rhs.indices, rhs.view.strides);
   if (op->hasAttr(kMajorAttr)) {
-    contraction.alignment = eightBitAlignment;
-    contraction.copiesLhs = lhs.view.offset % eightBitAlignment != 0;
-    contraction.copiesRhs = rhs.view.offset % eightBitAlignment != 0;
+    contraction.alignment = onnx::eightBitAlignment;
+    contraction.copiesLhs = lhs.view.offset % onnx::eightBitAlignment != 0;
+    contraction.copiesRhs = rhs.view.offset % onnx::eightBitAlignment != 0;
   }
   auto outStrides = rowMajorStrides(resultType.getShape());
   contraction.out = stridesByIndex(count, op.getResultIndices(), outStrides);

@@ -9,9 +9,8 @@
 namespace cleave::codegen {
 
 // On a product of 8 bits for cuBLASLt (cuda/eight_bit_products.cpp): what it sums over must lie innermost in both
-// operands, everything else at multiples of `eightBitAlignment` elements.
+// operands, everything else at multiples of `onnx::eightBitAlignment` elements.
 inline constexpr llvm::StringLiteral kMajorAttr = "cleave.k_major";
-inline constexpr int64_t eightBitAlignment = 16;
 
 // Builds the commands at the builder's place and returns the result; the op itself is left for the caller to erase.
 // `symbols`: the module's, where it reads a parameter.

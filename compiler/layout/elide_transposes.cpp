@@ -18,11 +18,6 @@ using namespace mlir;
 namespace cleave::layout {
 namespace {
 
-void keepPlace(Operation *made, Operation *from) {
-  for (StringRef name : {partition::phaseAttr, partition::stageAttr, partition::againAttr})
-    if (Attribute attribute = from->getAttr(name)) made->setAttr(name, attribute);
-}
-
 // The value of the Transpose or Reshape, made with less; null if it is as simple as it can be.
 Value simplified(Operation *op) {
   OpBuilder builder(op);

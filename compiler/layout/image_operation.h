@@ -1,4 +1,4 @@
-// What an operation is to tensors whose channels may be last.
+// How operations treat tensors whose channels may be last.
 //
 //   Conv, pools, Relu, Pad, all_reduce    carry the order: all their tensors have the same one
 //   ReduceSum, Broadcast, Iota            take either order: their attributes name dimensions, and say which
@@ -30,6 +30,9 @@ inline mlir::RankedTensorType tensorOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
 int64_t bytesOf(mlir::Value value);
+
+// `made` belongs to the phase, the stage and the recomputation of `from`.
+void keepPlace(mlir::Operation *made, mlir::Operation *from);
 
 // A Transpose by that permutation leaves the elements where they are: only dimensions of one element change places.
 bool keepsElements(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> permutation);

@@ -11,7 +11,7 @@
 //   %z = onnx.Conv %r, %v                          %yl = onnx.Conv %xl, %wl {channels_last, weight_channels_last}
 //                                                  %rl = onnx.Relu %yl
 //
-// What stays are the transposes at the borders: of images, of weights and of their gradients.
+// Transposes stay at the borders: of images, of weights and of their gradients.
 #pragma once
 #include "mlir/Pass/Pass.h"
 #include <memory>

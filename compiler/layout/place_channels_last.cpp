@@ -9,8 +9,6 @@
 // With `weights` a convolution's weight has its input channels last, too.
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
-#include "compiler/partition/layouts.h"
-#include "compiler/partition/stages.h"
 #include "dialects/onnx/channels_last.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
@@ -47,8 +45,7 @@ private:
   // The transposed value, made at the operation, in its part of the step.
   static Value transposed(OpBuilder &builder, Operation *op, Value value, Dims permutation) {
     auto transpose = onnx::TransposeOp::create(builder, op->getLoc(), value, permutation);
-    for (StringRef name : {partition::phaseAttr, partition::stageAttr, partition::againAttr})
-      if (Attribute attribute = op->getAttr(name)) transpose->setAttr(name, attribute);
+    keepPlace(transpose, op);
     return transpose.getY();
   }
   static void putLast(OpOperand &operand) {

@@ -4,7 +4,7 @@
 //   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
 //                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
 //
-// Of fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
+// In fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
 //
 // A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
 // accumulated, or, where it is made of a count (at least 1, say), the count is.
@@ -61,7 +61,6 @@ private:
 
   // One zero-filled accumulator a gradient, for the loss, and for a weight that depends on the labels.
   void addAccumulators(func::FuncOp model) {
-    OpBuilder builder(model);
     SymbolTable symbols(getOperation());
     accumulators.clear();
     const bool isCounted = static_cast<bool>(namedResult(stepResults(model), "loss_count"));
@@ -72,11 +71,8 @@ private:
       }
       std::string name =
           result.gradientOf ? "accumulator/" + result.gradientOf.getValue().str() : "accumulator." + result.name;
-      auto param = onnx::ParamOp::create(builder, model.getLoc(), name, result.value.getType(), "accumulator",
-                                         /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
-                                         builder.getF64FloatAttr(0), DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(),
-                                         StringAttr(), result.gradientOf, Attribute());
-      accumulators.push_back(FlatSymbolRefAttr::get(symbols.insert(param)));
+      auto param = addPersistent(model, symbols, name, result.value.getType(), "accumulator", 0, result.gradientOf);
+      accumulators.push_back(FlatSymbolRefAttr::get(param.getSymNameAttr()));
     }
   }
 

@@ -120,12 +120,8 @@ private:
   llvm::StringMap<FlatSymbolRefAttr> states;
 
   FlatSymbolRefAttr define(const std::string &name, RankedTensorType type, double fill, FlatSymbolRefAttr of) {
-    OpBuilder before(final);
-    auto param =
-        onnx::ParamOp::create(before, final.getLoc(), name, type, "optimizer_state", /*trainable=*/false, StringAttr(),
-                              IntegerAttr(), IntegerAttr(), TypeAttr(), before.getF64FloatAttr(fill), DictionaryAttr(),
-                              DenseI64ArrayAttr(), ArrayAttr(), StringAttr(), of, Attribute());
-    return FlatSymbolRefAttr::get(symbols.insert(param));
+    return FlatSymbolRefAttr::get(
+        addPersistent(final, symbols, name, type, "optimizer_state", fill, of).getSymNameAttr());
   }
 };
 

@@ -82,13 +82,9 @@ private:
   }
 
   void define(func::FuncOp model, StringRef name, double fill) {
-    OpBuilder before(model);
     SymbolTable symbols(getOperation());
-    auto type = RankedTensorType::get({}, before.getF32Type());
-    symbols.insert(onnx::ParamOp::create(before, model.getLoc(), name, type, "optimizer_state", /*trainable=*/false,
-                                         StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
-                                         before.getF64FloatAttr(fill), DictionaryAttr(), DenseI64ArrayAttr(),
-                                         ArrayAttr(), StringAttr(), FlatSymbolRefAttr(), Attribute()));
+    addPersistent(model, symbols, name, RankedTensorType::get({}, Float32Type::get(&getContext())), "optimizer_state",
+                  fill);
   }
 };
 

@@ -106,6 +106,16 @@ void PhaseBuilder::Marker::notifyOperationInserted(Operation *op, InsertPoint) {
   if (!op->hasAttr(phaseName)) op->setAttr(phaseName, phase);
 }
 
+onnx::ParamOp addPersistent(func::FuncOp function, SymbolTable &symbols, StringRef name, Type type, StringRef role,
+                            double fill, FlatSymbolRefAttr of) {
+  OpBuilder builder(function);
+  auto param = onnx::ParamOp::create(builder, function.getLoc(), name, type, role, /*trainable=*/false, StringAttr(),
+                                     IntegerAttr(), IntegerAttr(), TypeAttr(), builder.getF64FloatAttr(fill),
+                                     DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(), StringAttr(), of, Attribute());
+  symbols.insert(param);
+  return param;
+}
+
 void eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();

@@ -67,6 +67,11 @@ private:
   Marker marker;
 };
 
+// A persistent tensor that a pass adds before the function: `fill` in every element. `of`: the parameter that it
+// belongs to.
+onnx::ParamOp addPersistent(mlir::func::FuncOp function, mlir::SymbolTable &symbols, llvm::StringRef name,
+                            mlir::Type type, llvm::StringRef role, double fill, mlir::FlatSymbolRefAttr of = {});
+
 // Erases pure ops without uses, last first, in one walk.
 void eraseDeadOps(mlir::func::FuncOp function);
 

@@ -40,7 +40,7 @@ namespace cleave::training {
 // Attributes of a module whose graph computes the loss: its coefficients, and the node in the way (graph_loss.h).
 inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
 
-// Of a module in fp8: which products are in 8 bits, for the report.
+// On a module in fp8: which products are in 8 bits, for the report.
 inline constexpr llvm::StringLiteral fp8NoteName = "cleave.fp8";
 
 struct TrainingOptions {

@@ -22,6 +22,8 @@ inline bool isFloatTensor(mlir::Value value) {
 inline bool isEightBitFloat(mlir::Type element) {
   return mlir::isa<mlir::Float8E4M3FNType, mlir::Float8E5M2Type>(element);
 }
+// Libraries multiply matrices of 8 bits whose sizes, and places in memory, are multiples of so many elements.
+inline constexpr int64_t eightBitAlignment = 16;
 
 // A compact constant attribute: every element is `value`, rounded to the type's element type.
 inline mlir::DenseElementsAttr splatOf(mlir::RankedTensorType type, double value) {

@@ -23,7 +23,7 @@ struct Place {
   plan::DType dtype = plan::DTYPE_INVALID;
 };
 
-// What one write left.
+// The content that one write left.
 struct Cell {
   Place place;
   int64_t end;                         // byte
@@ -43,7 +43,7 @@ struct Cell {
   bool isSamePlace(const Cell &other) const;
 };
 
-// What commands did to the memory: the cells of before that they read, and those that they left.
+// The work of commands on the memory: the cells of before that they read, and those that they left.
 struct Effect {
   struct Needed {
     Cell cell;
@@ -83,6 +83,7 @@ private:
 
   struct Recording {
     std::vector<Cell> before;
+    int64_t first; // number of the first write from then on
     std::function<Term(const Cell &)> seen;
     std::map<int64_t, Term> read; // by the cell's number
   };

@@ -1,4 +1,4 @@
-// What commands do to a memory, noted once and done again: runtime/proof/replay.cpp.
+// Notes the work of commands on a memory, and does it again: runtime/proof/replay.cpp.
 #include "runtime/proof/memory.h"
 #include <algorithm>
 #include <unordered_map>
@@ -27,12 +27,12 @@ Term Memory::valueOf(const Cell &cell) const {
 }
 
 void Memory::record(std::function<Term(const Cell &)> seen) {
-  recording = Recording{.before = written, .seen = std::move(seen), .read = {}};
+  recording = Recording{.before = written, .first = writes, .seen = std::move(seen), .read = {}};
 }
 
 // The value of a cell for whoever reads it.
 Term Memory::seen(const Cell &cell) {
-  if (!recording || recording->before.empty() || cell.number > recording->before.back().number) return valueOf(cell);
+  if (!recording || cell.number >= recording->first) return valueOf(cell);
   auto [found, isNew] = recording->read.try_emplace(cell.number);
   if (isNew) found->second = recording->seen(cell);
   return found->second;
@@ -77,9 +77,8 @@ Effect Memory::recorded(const std::function<Term(Term)> &original) {
     if (isRead[i]) effect.needed.back().seen = recording->read.at(before[i].number);
   }
   for (auto [older, newer] : pairs) effect.ordered.emplace_back(place[older], place[newer]);
-  const int64_t last = before.empty() ? -1 : before.back().number;
   for (Cell &cell : written) {
-    if (cell.number <= last) continue;
+    if (cell.number < recording->first) continue;
     effect.left.push_back(cell);
     cell.value = original(cell.value); // it has been written since, so this is all of it
   }

@@ -27,7 +27,7 @@ bool isAligned(onnx::ContractOp op) {
       m *= size;
   for (auto [index, size] : llvm::zip_equal(op.getRhsIndices(), shape(op.getRhs())))
     if (!llvm::is_contained(op.getLhsIndices(), index)) n *= size;
-  return m % eightBitAlignment == 0 && n % eightBitAlignment == 0 && k % eightBitAlignment == 0;
+  return m % onnx::eightBitAlignment == 0 && n % onnx::eightBitAlignment == 0 && k % onnx::eightBitAlignment == 0;
 }
 
 Value inSixteen(OpBuilder &builder, Operation *origin, Value value) {
@@ -60,7 +60,8 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
     if (widened > 0)
       first.emitWarning() << widened << " of " << all
                           << " products on 8 bits have a size on a device that is no multiple "
-                          << "of " << eightBitAlignment << ", as cuBLASLt needs (this is the first): they multiply the "
+                          << "of " << onnx::eightBitAlignment
+                          << ", as cuBLASLt needs (this is the first): they multiply the "
                           << "same numbers in bf16";
   }
 };

@@ -30,8 +30,6 @@ using cleave::onnx::Formula;
 namespace cleave::training {
 namespace {
 
-constexpr int64_t sizeMultiple = 16; // elements; of both sizes of a weight
-
 bool hasPhase(Operation *op, Phase phase) {
   auto of = op->getAttrOfType<StringAttr>(phaseName);
   return of && of == phaseText(phase);
@@ -130,7 +128,7 @@ private:
     for (int64_t index : indicesOf(product.op, product.weightOperand)) {
       bool isBatch = llvm::is_contained(indicesOf(product.op, 1 - product.weightOperand), index) &&
                      llvm::is_contained(product.op.getResultIndices(), index);
-      if (!isBatch && sizeOf(product, index) % sizeMultiple != 0)
+      if (!isBatch && sizeOf(product, index) % onnx::eightBitAlignment != 0)
         return "size " + std::to_string(sizeOf(product, index));
     }
     return "";
@@ -202,7 +200,7 @@ private:
     return found;
   }
 
-  // What the builder makes belongs where `place` does; `isAside`: it is no matter for the planner.
+  // Operations of the builder belong where `place` does; `isAside`: they are no matter for the planner.
   struct Placing : OpBuilder::Listener {
     explicit Placing(Operation *place) : place(place) {}
     void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
@@ -282,16 +280,11 @@ private:
   FlatSymbolRefAttr stateOf(StringRef prefix, StringRef tensor, StringRef weight, ArrayRef<int64_t> shape,
                             double fill) {
     const std::string name = (prefix + tensor).str();
-    OpBuilder builder(function);
     if (!symbols.lookup(name)) {
-      auto state = onnx::ParamOp::create(builder, function.getLoc(), name, scalarType().clone(shape), "optimizer_state",
-                                         /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
-                                         builder.getF64FloatAttr(fill), DictionaryAttr(), DenseI64ArrayAttr(),
-                                         ArrayAttr(), StringAttr(), FlatSymbolRefAttr(), Attribute());
-      state->setAttr(besideName, FlatSymbolRefAttr::get(builder.getContext(), weight));
-      symbols.insert(state);
+      auto state = addPersistent(function, symbols, name, scalarType().clone(shape), "optimizer_state", fill);
+      state->setAttr(besideName, FlatSymbolRefAttr::get(function.getContext(), weight));
     }
-    return FlatSymbolRefAttr::get(builder.getContext(), name);
+    return FlatSymbolRefAttr::get(function.getContext(), name);
   }
 };
 

@@ -1,6 +1,6 @@
 // UpdateScales: at the end of a step in fp8 with delayed scaling, the amax of each quantized tensor (of all
 // microbatches and devices) takes the place of the oldest in its history, and its scale becomes that of the history's
-// largest (scales.h). What is no number, infinite or 0 throughout leaves the scale as it is.
+// largest (scales.h). A largest that is no number, infinite or 0 leaves the scale as it is.
 //
 //   result "fp8.amax.input/W" = %a   ->   %h = onnx.read @"fp8.history.input/W", but for %a at onnx.read @fp8.position
 //                                         write @"fp8.history.input/W", %h
@@ -53,12 +53,8 @@ private:
   // True at one place of every history; the next step's is the one behind it.
   Value oldestPlace(func::FuncOp final, OpBuilder &builder, Formula &f) {
     auto scalar = RankedTensorType::get({}, builder.getF32Type());
-    OpBuilder before(final);
-    SymbolTable(getOperation())
-        .insert(onnx::ParamOp::create(before, final.getLoc(), positionName, scalar, "optimizer_state",
-                                      /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
-                                      before.getF64FloatAttr(0), DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(),
-                                      StringAttr(), FlatSymbolRefAttr(), Attribute()));
+    SymbolTable symbols(getOperation());
+    addPersistent(final, symbols, positionName, scalar, "optimizer_state", 0);
     auto symbol = FlatSymbolRefAttr::get(builder.getContext(), positionName);
     Location loc = NameLoc::get(builder.getStringAttr("fp8"));
     Value position = onnx::ReadOp::create(builder, loc, scalar, symbol), next = f.add(position, f.like(position, 1));

@@ -15,7 +15,7 @@ namespace cleave::training {
 inline constexpr llvm::StringLiteral amaxPrefix = "fp8.amax.", scalePrefix = "fp8.scale.",
                                      historyPrefix = "fp8.history.", positionName = "fp8.position";
 
-// Of a tensor called "gradient/W"; others are e4m3.
+// Gradients are called "gradient/W" and rounded to e5m2, all others to e4m3.
 inline bool isGradientTensor(llvm::StringRef tensor) { return tensor.starts_with("gradient/"); }
 inline double largestOf(llvm::StringRef tensor) { return isGradientTensor(tensor) ? 57344 : 448; }
 

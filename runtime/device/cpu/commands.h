@@ -47,7 +47,6 @@ Prepared withEpilogue(const plan::Contract &command, const CpuContext &context, 
 Result<Prepared> prepareConvolution(const plan::Convolution &command, const CpuContext &context);
 Result<Prepared> prepareAttention(const plan::Attention &command, const CpuContext &context);
 Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context);
-Result<Prepared> preparePoolChannelsLast(const plan::Pool &command, const CpuContext &context); // of preparePool
 Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &context);
 Result<Prepared> prepareScatterAdd(const plan::ScatterAdd &command, const CpuContext &context);
 Result<Prepared> prepareCopy(const plan::Copy &command, const CpuContext &context);

@@ -1,6 +1,5 @@
 // Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a
 // share. Channels that lie last: pool_channels_last.cpp.
-#include "runtime/device/cpu/commands.h"
 #include "runtime/device/cpu/pool_window.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/threads/parallel.h"
@@ -83,36 +82,22 @@ template <typename Element> struct PlanePool {
       });
     });
   }
-  void run(plan::Pool::Kind kind) {
-    if (dx) std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
-    switch (kind) {
-    case plan::Pool::MAX:
-      return max();
-    case plan::Pool::MAX_GRAD:
-      return maxGrad();
-    case plan::Pool::AVERAGE:
-    case plan::Pool::AVERAGE_INCLUDE_PAD:
-      return average(kind == plan::Pool::AVERAGE_INCLUDE_PAD);
-    default:
-      return averageGrad(kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD);
-    }
-  }
+  void clearGradient() { std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element)); }
 };
 
 template <typename Element> Prepared pool(const plan::Pool &command, const CpuContext &context) {
+  if (command.channels_last()) return poolChannelsLast<Element>(command, context);
   PoolWindow window(command);
   auto kind = command.kind();
-  auto *x = reinterpret_cast<const Element *>(context.at(command.input()));
-  auto *y = reinterpret_cast<Element *>(context.at(command.output()));
-  auto *dx = command.has_grad_input() ? reinterpret_cast<Element *>(context.at(command.grad_input())) : nullptr;
+  const PoolBuffers<Element> of(command, context);
   int64_t planes = command.input().shape(0) * command.input().shape(1);
   return prepared([=] {
     parallelFor(planes, 1, [&](int64_t begin, int64_t end) {
       PlanePool<Element> plane(window);
       for (int64_t p = begin; p < end; ++p) {
-        plane.x = x + p * window.inPlane, plane.y = y + p * window.outPlane;
-        plane.dx = dx ? dx + p * window.inPlane : nullptr;
-        plane.run(kind);
+        plane.x = of.x + p * window.inPlane, plane.y = of.y + p * window.outPlane;
+        plane.dx = of.dx ? of.dx + p * window.inPlane : nullptr;
+        runPool(plane, kind);
       }
     });
     return Status::ok();
@@ -122,7 +107,6 @@ template <typename Element> Prepared pool(const plan::Pool &command, const CpuCo
 } // namespace
 
 Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context) {
-  if (command.channels_last()) return preparePoolChannelsLast(command, context);
   if (command.input().dtype() == plan::F32) return pool<float>(command, context);
   if (command.input().dtype() == plan::F64) return pool<double>(command, context);
   return inputError(fmt::format("no pooling of {}", name(command.input().dtype())));

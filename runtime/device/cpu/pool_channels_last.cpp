@@ -1,12 +1,9 @@
 // Pooling where the channels lie last: the window's elements one after the other, each for all channels of a block side
 // by side. A block of one sample's channels is a share.
-#include "runtime/device/cpu/commands.h"
 #include "runtime/device/cpu/pool_window.h"
-#include "runtime/plan/dtype.h"
 #include "runtime/threads/parallel.h"
 #include <array>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 namespace cleave::runtime {
@@ -79,29 +76,17 @@ template <typename Element> struct ChannelPool {
       });
     });
   }
-  void run(plan::Pool::Kind kind) {
-    if (dx)
-      for (int64_t i = 0; i < w.inPlane; ++i) std::fill(dx + i * channels, dx + i * channels + count, Element(0));
-    switch (kind) {
-    case plan::Pool::MAX:
-      return max();
-    case plan::Pool::MAX_GRAD:
-      return maxGrad();
-    case plan::Pool::AVERAGE:
-    case plan::Pool::AVERAGE_INCLUDE_PAD:
-      return average(kind == plan::Pool::AVERAGE_INCLUDE_PAD);
-    default:
-      return averageGrad(kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD);
-    }
+  void clearGradient() {
+    for (int64_t i = 0; i < w.inPlane; ++i) std::fill(dx + i * channels, dx + i * channels + count, Element(0));
   }
 };
+
+} // namespace
 
 template <typename Element> Prepared poolChannelsLast(const plan::Pool &command, const CpuContext &context) {
   PoolWindow window(command);
   auto kind = command.kind();
-  auto *x = reinterpret_cast<const Element *>(context.at(command.input()));
-  auto *y = reinterpret_cast<Element *>(context.at(command.output()));
-  auto *dx = command.has_grad_input() ? reinterpret_cast<Element *>(context.at(command.grad_input())) : nullptr;
+  const PoolBuffers<Element> of(command, context);
   const int64_t samples = command.input().shape(0), channels = command.input().shape(command.input().shape_size() - 1),
                 blocks = (channels + mostChannels - 1) / mostChannels;
   return prepared([=] {
@@ -110,25 +95,20 @@ template <typename Element> Prepared poolChannelsLast(const plan::Pool &command,
         const int64_t sample = share / blocks, first = share % blocks * mostChannels;
         const int64_t in = sample * window.inPlane * channels + first,
                       out = sample * window.outPlane * channels + first;
-        ChannelPool<Element>{.w = window,
-                             .channels = channels,
-                             .count = std::min(mostChannels, channels - first),
-                             .x = x + in,
-                             .y = y + out,
-                             .dx = dx ? dx + in : nullptr}
-            .run(kind);
+        runPool(ChannelPool<Element>{.w = window,
+                                     .channels = channels,
+                                     .count = std::min(mostChannels, channels - first),
+                                     .x = of.x + in,
+                                     .y = of.y + out,
+                                     .dx = of.dx ? of.dx + in : nullptr},
+                kind);
       }
     });
     return Status::ok();
   });
 }
 
-} // namespace
-
-Result<Prepared> preparePoolChannelsLast(const plan::Pool &command, const CpuContext &context) {
-  if (command.input().dtype() == plan::F32) return poolChannelsLast<float>(command, context);
-  if (command.input().dtype() == plan::F64) return poolChannelsLast<double>(command, context);
-  return inputError(fmt::format("no pooling of {}", name(command.input().dtype())));
-}
+template Prepared poolChannelsLast<float>(const plan::Pool &, const CpuContext &);
+template Prepared poolChannelsLast<double>(const plan::Pool &, const CpuContext &);
 
 } // namespace cleave::runtime

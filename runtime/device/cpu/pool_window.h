@@ -1,6 +1,7 @@
 // The windows of a pooling: spatial sizes padded in front to three dimensions, and which elements meet.
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/device/cpu/commands.h"
 #include <algorithm>
 #include <utility>
 
@@ -69,6 +70,36 @@ struct PoolWindow {
     for (int64_t z = 0; z < out[0]; ++z)
       for (int64_t y = 0; y < out[1]; ++y) row(z, y, (z * out[1] + y) * out[2]);
   }
+};
+
+// Pooling where the channels lie last; float or double.
+template <typename Element> Prepared poolChannelsLast(const plan::Pool &command, const CpuContext &context);
+
+// Calls the pool's own way of that kind; gradients begin with zeros.
+template <typename Pool> void runPool(Pool &&pool, plan::Pool::Kind kind) {
+  if (pool.dx) pool.clearGradient();
+  switch (kind) {
+  case plan::Pool::MAX:
+    return pool.max();
+  case plan::Pool::MAX_GRAD:
+    return pool.maxGrad();
+  case plan::Pool::AVERAGE:
+  case plan::Pool::AVERAGE_INCLUDE_PAD:
+    return pool.average(kind == plan::Pool::AVERAGE_INCLUDE_PAD);
+  default:
+    return pool.averageGrad(kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD);
+  }
+}
+
+// Where a pool's tensors lie; `dx` is null of a forward pass.
+template <typename Element> struct PoolBuffers {
+  const Element *x;
+  Element *y, *dx;
+
+  PoolBuffers(const plan::Pool &command, const CpuContext &context)
+      : x(reinterpret_cast<const Element *>(context.at(command.input()))),
+        y(reinterpret_cast<Element *>(context.at(command.output()))),
+        dx(command.has_grad_input() ? reinterpret_cast<Element *>(context.at(command.grad_input())) : nullptr) {}
 };
 
 } // namespace cleave::runtime
