@@ -21,10 +21,10 @@
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
 //               BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
-//   layout      within partition, after ElideCollectives: ChooseChannelsLast, PlaceChannelsLast, ElideTransposes
-//               tensors of convolutions lie as the libraries' kernels want them
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
+//   layout      within partition, after ElideCollectives: ChooseChannelsLast, PlaceChannelsLast, ElideTransposes
+//               tensors of convolutions lie as the libraries' kernels want them
 //   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters,
 //               RecordOperations, LowerKernelsToLinalg, ScheduleKernels, LowerLibraryOps, LowerCollectives,
 //               CopyKeptValues, ScheduleCommands, PlanMemory

@@ -35,7 +35,7 @@ struct Extraction {
     planner::Tensor &kept = problem.tensors[keptFor.lookup(value)];
     kept.saved |= kept.kind == TensorKind::Activation && readInBackward(value);
   }
-  // What scales a tensor of fp8: the planner sees the tensor.
+  // An operation scales a tensor of fp8: the planner sees the tensor.
   void passAside(Operation *op, DenseSet<Value> &needsGradient) {
     if (op->getNumOperands() == 0 || op->getNumResults() == 0) return;
     Value from = op->getOperand(0), to = op->getResult(0);

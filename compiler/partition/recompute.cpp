@@ -57,7 +57,7 @@ private:
     for (Operation &op : llvm::reverse(block)) followUsers(&op);
   }
 
-  // What scales a tensor, and has no segment by its operands, belongs where it is read: a weight in 8 bits too.
+  // Scaling that has no segment by its operands belongs where it is read; so does a weight in 8 bits.
   void followUsers(Operation *op) {
     if (!op->hasAttr(asideAttr) || phaseOf(op) != "forward" || segmentOf.contains(op) || op->use_empty()) return;
     const Segment one = segmentOf.lookup(*op->user_begin());

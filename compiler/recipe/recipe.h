@@ -235,8 +235,8 @@ std::string toString(OptimizerKind kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
 std::string toString(Scaling kind);
-// The element type that products are computed on: "bf16" or "f16"; "" where it is fp32. Of fp8 that of all products but
-// those of weights: "bf16".
+// The element type that products are computed on: "bf16" or "f16"; "" where it is fp32. In fp8 it is that of
+// all products but those of weights: "bf16".
 const char *lowElement(Precision kind);
 // May a library compute attention as one operation, where the device has one? cuDNN has it in 16 bits.
 bool allowsLibraryAttention(const Recipe &recipe);

@@ -11,7 +11,7 @@ namespace {
 
 double bytesOfBuffer(const plan::Buffer &buffer) { return double(std::max<int64_t>(0, runtime::byteSize(buffer))); }
 
-// What the kernel reaches of each buffer, once.
+// The bytes that the kernel reaches of each buffer, once.
 double bytesOfLaunch(const plan::Plan &plan, const plan::Launch &launch) {
   const plan::Kernel &kernel = plan.kernels(launch.kernel());
   double bytes = 0;

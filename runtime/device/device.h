@@ -29,7 +29,7 @@ public:
     if (Status status = run(); !status) return status;
     return true;
   }
-  // What the user should know of how it runs; empty: nothing.
+  // A warning for the user of how it runs; empty: none.
   virtual std::string warning() const { return {}; }
   // Bytes that one run sends to other devices.
   virtual int64_t sentBytes() const { return 0; }

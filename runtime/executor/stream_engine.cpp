@@ -189,7 +189,7 @@ Status StreamEngine::finish(std::vector<double> &outputs) {
 Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
   failed = programs.front()->id;
   bool isTraced = timing && timing->takes(work.step);
-  // What is timed, or waited for command by command, runs alone.
+  // A run that is timed, or waited for command by command, is alone.
   for (Run &run : running)
     if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
   running.push_back({&routine, ++turn});

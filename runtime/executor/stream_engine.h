@@ -7,8 +7,8 @@
 //   s = engine.begin("step", {.step = 8, .inputs = others});
 //   s = engine.finish(outputs);                              // of step 7
 //
-// Each lane of a rank is a cursor into its program; a cursor stops where another lane or rank must come first. What the
-// host gives goes through a stage on the GPU (plan/staged_inputs.h), to which a stream of its own copies it while the
+// Each lane of a rank is a cursor into its program; a cursor stops where another lane or rank must come first. Inputs
+// and scalars go through a stage on the GPU (plan/staged_inputs.h), to which a stream of its own copies them while the
 // run before goes on. A routine is enqueued command by command the first time, then captured as a CUDA graph for each
 // of the two stages and launched as that from then on: nothing in it changes. If the driver refuses that, routines go
 // on command by command.
@@ -85,7 +85,7 @@ private:
     int64_t turn; // its number among all
     bool hasEnded = false;
   };
-  // What is of a turn, for as many turns as are looked at.
+  // The events of a turn, for as many turns as are looked at.
   struct Turn {
     cuda::StreamEvent begin, end; // on the first stream
   };

@@ -13,7 +13,7 @@ struct ImageShape {
   std::vector<int64_t> sizes, strides; // elements
 };
 
-// Of a buffer of two dimensions or more; products of sizes are not checked.
+// The buffer has two dimensions or more; products of sizes are not checked.
 inline ImageShape imageShape(const plan::Buffer &buffer, bool isLast) {
   ImageShape shape{{buffer.shape().begin(), buffer.shape().end()}, {}};
   shape.strides.assign(shape.sizes.size(), 1);

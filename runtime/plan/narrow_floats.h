@@ -5,10 +5,11 @@
 //   floatOfHalf(0x3c00) == 1       halfOfFloat(65520) == 0x7c00, infinity
 //   floatOfBrain(0x3f80) == 1      brainOfFloat(1.00390625f) == 0x3f80
 //
-// Floats of 8 bits are those of OCP's specification, as PyTorch's float8_e4m3fn and float8_e5m2. What is larger than
-// their largest number becomes that number, infinity too (cvt.rn.satfinite):
+// Floats of 8 bits are those of OCP's specification, as PyTorch's float8_e4m3fn and float8_e5m2. Numbers beyond
+// their largest one become that number, infinity too (cvt.rn.satfinite):
 //
-//   e4m3OfFloat(1) == 0x38   e4m3OfFloat(1e9f) == 0x7e, 448      e5m2OfFloat(1) == 0x3c   e5m2OfFloat(1e9f) == 0x7b, 57344
+//   e4m3OfFloat(1) == 0x38   e4m3OfFloat(1e9f) == 0x7e, 448      e5m2OfFloat(1) == 0x3c   e5m2OfFloat(1e9f) == 0x7b,
+//   57344
 #pragma once
 #include <algorithm>
 #include <bit>

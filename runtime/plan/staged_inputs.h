@@ -38,7 +38,7 @@ int64_t forEachStaged(const plan::Program &program, const plan::Routine &routine
   return offset;
 }
 
-// Of one stage, for whichever routine needs most.
+// The bytes of one stage, for whichever routine needs most.
 inline int64_t stageBytes(const plan::Program &program) {
   int64_t most = 0;
   for (const plan::Routine &routine : program.routines())

@@ -249,7 +249,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
         outside.push_back(reduce(kind, over, product(within)));
         return product(outside);
       }
-      // Of a sum over microbatches and others, each microbatch has its own reduction.
+      // In a product with one sum over microbatches each microbatch has its own reduction.
       auto isGathered = [&](Term factor) { return kindOf(factor) == Kind::Microbatches; };
       if (!isWithin && std::ranges::count_if(within, isGathered) == 1) {
         const auto whole = std::ranges::find_if(within, isGathered);

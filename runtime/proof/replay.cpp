@@ -46,7 +46,7 @@ void Machine::startRecording(Rank &rank) {
   });
 }
 
-// What runs now is not noted further.
+// Ends the note without keeping it.
 void Machine::stopRecording(Rank &rank) {
   if (!rank.recording) return;
   (void)rank.memory.recorded([&](Term t) { return store.withOriginals(t, originalsOf(*rank.recording)); });

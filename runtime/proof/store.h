@@ -164,7 +164,7 @@ public:
   };
   using Originals = std::function<Original(Definition)>; // by the leaf's definition
   Term withOriginals(Term t, const Originals &originals);
-  // What is added to the leaf in the term; nothing: the term is no such sum.
+  // The rest of a sum in which the leaf is one term; nothing: the term is no such sum.
   std::optional<Term> addedTo(Term leaf, Term t);
   bool hasStandIns(Term t) const { return definitionOf(t).hasStandIns; }
 

@@ -73,7 +73,7 @@ bool Store::dependsOn(Term t, Atom variable) const {
   return std::binary_search(term(t).variables.begin(), term(t).variables.end(), variable);
 }
 
-// What is somewhere in a definition because it is in a child.
+// A definition has somewhere in it all that a child has.
 void Store::inherit(DefinitionNode &made, Term child) const {
   const DefinitionNode &of = definitionOf(child);
   made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;

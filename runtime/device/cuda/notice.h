@@ -23,7 +23,7 @@ public:
   bool await(int64_t number, double seconds);
 
 private:
-  // What the driver's thread writes: it may do so when the notice is gone, if the GPU hangs.
+  // The driver's thread writes this, and may do so when the notice is gone, if the GPU hangs.
   struct Board {
     std::mutex lock;
     std::condition_variable changed;

@@ -12,7 +12,7 @@
 // CHECK:       onnx.param @"fp8.scale.gradient/w"
 // CHECK-LABEL: func.func @model
 // CHECK:       %[[SX:.*]] = onnx.read @"fp8.scale.input/w" {cleave.aside, cleave.phase = "forward"} : tensor<f32>
-// What scales a tensor is no matter for the planner; a cast to 8 bits is.
+// Scaling is no matter for the planner; a cast to 8 bits is.
 // CHECK:       %[[ABS:.*]] = onnx.Abs %arg0 {cleave.aside, cleave.phase = "forward"}
 // CHECK:       %[[AX:.*]] = onnx.ReduceMax %[[ABS]] {axes = array<i64: 0, 1>, cleave.aside
 // CHECK:       %[[BX:.*]] = onnx.Broadcast %[[SX]]
@@ -25,7 +25,7 @@
 // CHECK:       %[[R:.*]] = onnx.Contract %[[QX]], %[[QW]] {{.*}} -> tensor<8x16xbf16>
 // CHECK:       onnx.Cast %[[R]] {{.*}} -> tensor<8x16xf32>
 // CHECK:       onnx.Reciprocal %[[SX]]
-// Of the odd weight nothing changes.
+// Nothing changes for the odd weight.
 // CHECK:       onnx.Contract {{.*}} : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32>
 // The gradient is rounded once for both products, the weight again; the weight's gradient stays f32.
 // CHECK:       %[[QD:.*]] = onnx.Cast %{{.*}} -> tensor<8x16xf8E5M2>

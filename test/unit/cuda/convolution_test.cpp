@@ -39,7 +39,7 @@ plan::Command commandOf(plan::Convolution::Pass pass, const Layer &layer, bool i
   return command;
 }
 
-// What the driver says of the engine that it takes; the addresses are of no memory.
+// The driver's words on the engine that it takes; the addresses are of no memory.
 class Engines {
 public:
   Engines() {
@@ -54,7 +54,7 @@ public:
     return prepared ? (*prepared)->warning() : prepared.status().message();
   }
 
-  // Of all convolutions so far.
+  // All convolutions so far.
   int64_t workspaceBytes() {
     EXPECT_TRUE(device->finishPreparing().isOk());
     return device->allocatedBytes() - (1 << 20);

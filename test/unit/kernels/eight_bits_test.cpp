@@ -25,7 +25,8 @@ const Format formats[] = {
     {plan::F8E5M2, "f8E5M2", 2, 15, 0x7b, runtime::floatOfE5M2, runtime::e5m2OfFloat},
 };
 
-// Of a code without its sign: (1 or 0).fraction * 2^(exponent - bias); what lies past the largest is not asked for.
+// The value of a code without its sign: (1 or 0).fraction * 2^(exponent - bias); what lies past the largest is not
+// asked for.
 double numberOf(const Format &format, int code) {
   const int exponent = code >> format.fraction, fraction = code & ((1 << format.fraction) - 1);
   return std::ldexp(std::ldexp(fraction, -format.fraction) + (exponent > 0), std::max(exponent, 1) - format.bias);

@@ -8,7 +8,7 @@ namespace fake {
 
 enum class Number { F32, F64, F16, Bf16, E4m3, E5m2 };
 
-// All codes of a type: sign, exponent, fraction. Of e4m3 (3 bits of fraction) only the last code is no number.
+// All codes of a type: sign, exponent, fraction. In e4m3 (3 bits of fraction) only the last code is no number.
 struct EightBits {
   EightBits(int fractionBits, int bias) {
     for (int code = 0; code < 256; ++code) {
