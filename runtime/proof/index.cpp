@@ -295,6 +295,7 @@ Index Store::row(Term number, int64_t rows) {
   if (Index index; asIndex(number, index))
     if (Range range = node(index).range; range.low >= 0 && range.high < rows) return index;
   if (rows == 1) return constant(0);
+  if (hasStandIns(number)) throw Unproved{"it looks up rows by numbers that come from other microbatches"};
   return of(intern(AtomNode{AtomNode::Row, {}, 0, rows, {}, number}));
 }
 

@@ -74,6 +74,7 @@ private:
     std::vector<Parcel> received{}, sent{};            // in order
     std::map<Definition, Store::Original> originals{}; // of this run
     std::vector<std::optional<Sum>> sums{};            // of each cell that it leaves: the cell that was added to
+    bool isKept = true;                                // when it ends
   };
   struct Rank {
     int number = 0;

@@ -1,7 +1,7 @@
 #include "runtime/proof/reference.h"
 #include "runtime/proof/machine.h"
+#include <algorithm>
 #include <fmt/format.h>
-#include <utility>
 
 namespace cleave::proof {
 
@@ -52,42 +52,57 @@ std::map<std::string, Tensor> Reference::run(const std::string &name, int64_t mi
   return outputs;
 }
 
-// "accumulate" runs once, on leaves that stand for what it adds to: each microbatch then does the same.
+// "accumulate" runs once, on leaves that stand for what is in the tensors that it writes: each microbatch then does the
+// same. A tensor that it only adds to is known after any number of them at once.
 void Reference::accumulate(int64_t microbatches) {
+  struct Written {
+    Store::Original leaf;     // `value`: before all; where `each` is nothing, now
+    Term after;               // the first microbatch, of leaves
+    std::optional<Term> each; // is added by a microbatch
+  };
+  std::map<std::string, Written> written; // by symbol
+  std::map<Definition, const Written *> byLeaf;
   const std::map<std::string, Tensor> before = state;
-  std::map<std::string, Store::Original> added; // by symbol: the leaf
   for (const plan::GraphFunction &function : graph.functions())
     for (int32_t number : function.nodes()) {
       const plan::GraphNode &own = graph.nodes(number);
-      if (function.name() != "accumulate" || own.op() != "Write") continue;
+      if (function.name() != "accumulate" || own.op() != "Write" || written.count(own.symbol())) continue;
       auto found = state.find(own.symbol());
       if (found == state.end()) throw Unproved{fmt::format("the plan has no tensor '{}'", own.symbol())};
+      Written &entry = written[own.symbol()];
       const std::vector<int64_t> &shape = found->second.shape;
-      Store::Original &leaf = added[own.symbol()];
       for (size_t d = 0; d < shape.size(); ++d)
-        leaf.variables.push_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), shape[d]));
-      leaf.value = store.standIn("what is in " + own.symbol(), leaf.variables);
-      found->second.value = leaf.value;
+        entry.leaf.variables.push_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), shape[d]));
+      entry.leaf.value = found->second.value;
+      found->second.value = store.standIn("what is in " + own.symbol(), entry.leaf.variables);
+      byLeaf[store.term(found->second.value).definition] = &entry;
     }
+  const std::map<std::string, Tensor> leaves = state;
   (void)run("accumulate", 0);
-  const std::map<std::string, Tensor> after = std::exchange(state, before);
-  for (auto entry = added.begin(); entry != added.end();) {
-    auto &[symbol, leaf] = *entry;
-    const std::optional<Term> each = store.addedTo(leaf.value, after.at(symbol).value);
-    if (each)
-      state.at(symbol).value =
-          store.sum(state.at(symbol).value, store.gathered(store.microbatch(0), 0, microbatches, *each));
-    entry = each ? added.erase(entry) : std::next(entry);
+  for (auto &[symbol, entry] : written) {
+    entry.after = state.at(symbol).value;
+    entry.each = store.addedTo(leaves.at(symbol).value, entry.after);
   }
-  for (int64_t m = 0; m < microbatches && !added.empty(); ++m) {
-    std::map<Definition, Store::Original> now;
-    for (auto &[symbol, leaf] : added)
-      now[store.term(leaf.value).definition] = {leaf.variables, state.at(symbol).value};
-    for (auto &[symbol, leaf] : added) {
-      const Term then = store.ofMicrobatch(after.at(symbol).value, store.microbatch(0), store.microbatch(m));
-      state.at(symbol).value = store.withOriginals(then, [&](Definition leaf_) { return now.at(leaf_); });
+  state = before;
+  auto added = [&](const Written &entry, int64_t count) {
+    const Term all = count == 0 ? store.number(0) : store.gathered(store.microbatch(0), 0, count, *entry.each);
+    return store.sum(entry.leaf.value, all);
+  };
+  const bool isAllAdded = std::ranges::all_of(written, [](const auto &pair) { return pair.second.each.has_value(); });
+  for (int64_t m = 0; m < microbatches && !isAllAdded; ++m) {
+    std::map<std::string, Term> now;
+    for (const auto &[symbol, entry] : written) {
+      if (entry.each) continue;
+      const Term then = store.ofMicrobatch(entry.after, store.microbatch(0), store.microbatch(m));
+      now[symbol] = store.withOriginals(then, [&](Definition leaf) {
+        const Written &of = *byLeaf.at(leaf);
+        return Store::Original{of.leaf.variables, of.each ? added(of, m) : of.leaf.value};
+      });
     }
+    for (const auto &[symbol, value] : now) written.at(symbol).leaf.value = value;
   }
+  for (const auto &[symbol, entry] : written)
+    state.at(symbol).value = entry.each ? added(entry, microbatches) : entry.leaf.value;
 }
 
 std::map<std::string, Tensor> Reference::step(int64_t microbatches) {

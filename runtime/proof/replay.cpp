@@ -40,6 +40,10 @@ void Machine::startRecording(Rank &rank) {
   rank.memory.record([this, &rank](const Cell &cell) {
     const Term value = rank.memory.valueOf(cell);
     if (store.isOf(value, rank.recording->microbatch)) return value;
+    if (!runtime::isFloat(cell.place.dtype)) { // rows of tables are looked up by it, and these have no stand-ins
+      rank.recording->isKept = false;
+      return value;
+    }
     const Term leaf = store.standIn(fmt::format("stands in, {}", standIns++), cell.variables);
     rank.recording->originals[store.term(leaf).definition] = {cell.variables, value};
     return leaf;
@@ -55,6 +59,7 @@ void Machine::stopRecording(Rank &rank) {
 
 void Machine::finishRecording(Rank &rank) {
   if (!rank.recording) return;
+  if (!rank.recording->isKept) return stopRecording(rank);
   Run run = std::move(*rank.recording);
   rank.recording.reset();
   run.effect = rank.memory.recorded([&](Term t) { return store.withOriginals(t, originalsOf(run)); });

@@ -291,6 +291,8 @@ TEST_F(Microbatches, aLeafStandsForATerm) {
   const Term turned = store.replace(next, {{over[0], store.subtract(number(7), dim(0, 8))}});
   EXPECT_EQ(store.withOriginals(turned, original),
             store.replace(all(0, 5), {{over[0], store.subtract(number(7), dim(0, 8))}}));
+  // Not in an index, where nobody would look for it.
+  EXPECT_THROW(store.row(leaf, 8), Unproved);
 }
 
 } // namespace
