@@ -60,13 +60,11 @@ Tensor Machine::exchanged(Rank &rank, const plan::Collective &collective, int pa
     if (from.size() > 1) throw Unproved{"a collective of this kind between stages"};
     Replacement by;
     for (size_t d = 0; d < own.shape.size(); ++d)
-      if (own.shape[d] != 1)
-        by.emplace_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), own.shape[d]), at[d]);
+      if (own.shape[d] != 1) by.add(store.variable(Variable::Dimension, static_cast<int64_t>(d), own.shape[d]), at[d]);
     for (int a = collective.axes_size(); a-- > 0;) {
       const int64_t size = mesh.axisSize(collective.axes(a));
       const Index where = coordinate(rank, collective.axes(a));
-      if (size > 1)
-        by.emplace_back(store.node(where).terms.at(0).first, a > 0 ? store.remainder(member, size) : member);
+      if (size > 1) by.add(store.node(where).terms.at(0).first, a > 0 ? store.remainder(member, size) : member);
       member = store.quotient(member, size);
     }
     return store.replace(own.value, by);
@@ -82,7 +80,7 @@ Tensor Machine::exchanged(Rank &rank, const plan::Collective &collective, int pa
         const Index where = coordinate(ranks[static_cast<size_t>(program)], axis);
         if (store.isConstant(where)) continue;
         over.push_back(store.fresh(over, mesh.axisSize(axis)));
-        by.emplace_back(store.node(where).terms[0].first, store.of(over.back()));
+        by.add(store.node(where).terms[0].first, store.of(over.back()));
       }
       const Term value = store.reduce(kind, over, store.replace(tensor.value, by));
       if (values.empty() || kind == Reduce::Sum)

@@ -97,15 +97,15 @@ uint64_t Store::likenessOf(const AtomNode &atom) const {
 }
 
 Atom Store::intern(const AtomNode &node) {
-  Key key{node.kind, static_cast<int64_t>(node.variable), node.number,
-          node.size, static_cast<int64_t>(node.of),       static_cast<int64_t>(node.term)};
-  auto [found, isNew] = atomIds.try_emplace(std::move(key), static_cast<int32_t>(atoms.size()));
+  key.assign({node.kind, static_cast<int64_t>(node.variable), node.number, node.size, static_cast<int64_t>(node.of),
+              static_cast<int64_t>(node.term)});
+  auto [found, isNew] = atomIds.try_emplace(key, static_cast<int32_t>(atoms.size()));
   if (isNew) atoms.push_back(node);
   return Atom{found->second};
 }
 
 Index Store::intern(int64_t constant, const std::map<Atom, int64_t> &sum) {
-  Key key{constant};
+  key.assign({constant});
   for (auto [atom, factor] : sum)
     if (factor != 0) key.insert(key.end(), {static_cast<int64_t>(atom), factor});
   auto [found, isNew] = indexIds.try_emplace(key, static_cast<int32_t>(indices.size()));
@@ -157,27 +157,27 @@ int64_t Store::factorOf(Index index, Atom part) const {
 // m * (x / m) + x % m = x, and x - m * (x / m) = x % m
 bool Store::joinQuotients(int64_t &constant, std::map<Atom, int64_t> &sum) {
   for (auto [part, factor] : sum) {
-    const AtomNode rest = atom(part);
+    const AtomNode &rest = atom(part);
     if (rest.kind != AtomNode::Remainder || factor == 0) continue;
     const Index whole = quotient(rest.of, rest.size);
-    const IndexNode found = node(whole);
+    const IndexNode &found = node(whole);
     if (found.terms.size() != 1 || found.terms[0].second != 1 || found.constant != 0) continue;
     auto other = sum.find(found.terms[0].first);
     if (other == sum.end() || other->second != checkedMultiply(factor, rest.size)) continue;
     const int64_t times = factor;
     sum.erase(other);
     sum.erase(part);
-    const IndexNode inner = node(rest.of);
+    const IndexNode &inner = node(rest.of);
     constant = checkedAdd(constant, checkedMultiply(inner.constant, times));
     for (auto [own, own_factor] : inner.terms)
       sum[own] = checkedAdd(sum.count(own) ? sum[own] : 0, checkedMultiply(own_factor, times));
     return true;
   }
   for (auto [part, factor] : sum) {
-    const AtomNode whole = atom(part);
+    const AtomNode &whole = atom(part);
     if (whole.kind != AtomNode::Quotient || factor == 0 || factor % whole.size != 0) continue;
     const int64_t times = -(factor / whole.size);
-    const IndexNode inner = node(whole.of);
+    const IndexNode &inner = node(whole.of);
     if (!std::all_of(inner.terms.begin(), inner.terms.end(), [&](const auto &term) {
           auto own = sum.find(term.first);
           return own != sum.end() && own->second == checkedMultiply(term.second, times);
@@ -185,7 +185,7 @@ bool Store::joinQuotients(int64_t &constant, std::map<Atom, int64_t> &sum) {
       continue;
     for (const auto &term : inner.terms) sum.erase(term.first);
     sum.erase(part);
-    const IndexNode rest = node(remainder(whole.of, whole.size));
+    const IndexNode &rest = node(remainder(whole.of, whole.size));
     constant = checkedAdd(constant, checkedMultiply(rest.constant - inner.constant, times));
     for (auto [own, own_factor] : rest.terms)
       sum[own] = checkedAdd(sum.count(own) ? sum[own] : 0, checkedMultiply(own_factor, times));
@@ -197,7 +197,7 @@ bool Store::joinQuotients(int64_t &constant, std::map<Atom, int64_t> &sum) {
 Index Store::add(Index a, Index b) {
   if (a == Index{0}) return b;
   if (b == Index{0}) return a;
-  const IndexNode left = node(a), right = node(b);
+  const IndexNode &left = node(a), &right = node(b);
   int64_t constant = checkedAdd(left.constant, right.constant);
   std::map<Atom, int64_t> sum(left.terms.begin(), left.terms.end());
   for (auto [part, factor] : right.terms) sum[part] = checkedAdd(sum.count(part) ? sum[part] : 0, factor);
@@ -208,7 +208,7 @@ Index Store::add(Index a, Index b) {
 
 Index Store::scale(Index a, int64_t factor) {
   if (factor == 1) return a;
-  const IndexNode from = node(a);
+  const IndexNode &from = node(a);
   std::map<Atom, int64_t> sum;
   for (auto [part, own] : from.terms) sum[part] = checkedMultiply(own, factor);
   return intern(checkedMultiply(from.constant, factor), factor == 0 ? std::map<Atom, int64_t>() : sum);
@@ -223,7 +223,7 @@ struct Store::Split {
 };
 
 Store::Split Store::split(Index a, int64_t by) {
-  const IndexNode from = node(a);
+  const IndexNode &from = node(a);
   std::map<Atom, int64_t> whole, rest;
   for (auto [part, factor] : from.terms)
     if (factor % by == 0)
@@ -264,9 +264,9 @@ Index Store::quotient(Index a, int64_t by) {
   if (parts.isDone) return parts.whole;
   by /= parts.step;
   if (parts.step > 1) return add(parts.whole, quotient(parts.upper, by));
-  const IndexNode upper = node(parts.upper);
+  const IndexNode &upper = node(parts.upper);
   if (upper.terms.size() == 1 && upper.terms[0].second == 1) {
-    const AtomNode inner = atom(upper.terms[0].first);
+    const AtomNode &inner = atom(upper.terms[0].first);
     if (inner.kind == AtomNode::Quotient) // (x / a + c) / b = (x + a c) / (a b)
       return add(parts.whole, quotient(add(inner.of, constant(checkedMultiply(inner.size, upper.constant))),
                                        checkedMultiply(inner.size, by)));
@@ -283,9 +283,9 @@ Index Store::remainder(Index a, int64_t by) {
   if (parts.isDone) return parts.rest;
   by /= parts.step;
   if (parts.step > 1) return add(scale(remainder(parts.upper, by), parts.step), parts.rest);
-  const IndexNode upper = node(parts.upper);
+  const IndexNode &upper = node(parts.upper);
   if (upper.terms.size() == 1 && upper.terms[0].second == 1 && upper.constant == 0) {
-    const AtomNode inner = atom(upper.terms[0].first);
+    const AtomNode &inner = atom(upper.terms[0].first);
     if (inner.kind == AtomNode::Remainder && inner.size % by == 0) return remainder(inner.of, by);
   }
   return of(intern(AtomNode{AtomNode::Remainder, {}, 0, by, parts.upper, {}}));
@@ -299,25 +299,42 @@ Index Store::row(Term number, int64_t rows) {
   return of(intern(AtomNode{AtomNode::Row, {}, 0, rows, {}, number}));
 }
 
+namespace {
+bool isBefore(const std::pair<Atom, Index> &pair, Atom variable) { return pair.first < variable; }
+} // namespace
+
+void Replacement::add(Atom variable, Index by) {
+  auto at = std::lower_bound(pairs.begin(), pairs.end(), variable, isBefore);
+  if (at == pairs.end() || at->first != variable) pairs.emplace(at, variable, by);
+}
+const Index *Replacement::find(Atom variable) const {
+  auto at = std::lower_bound(pairs.begin(), pairs.end(), variable, isBefore);
+  return at == pairs.end() || at->first != variable ? nullptr : &at->second;
+}
+bool Replacement::isFor(const std::vector<Atom> &sorted) const {
+  if (sorted.size() < pairs.size()) return std::ranges::any_of(sorted, [&](Atom v) { return find(v) != nullptr; });
+  return std::ranges::any_of(
+      pairs, [&](const auto &pair) { return std::binary_search(sorted.begin(), sorted.end(), pair.first); });
+}
+
 bool Store::dependsOn(Index index, Atom variable) const {
   const std::vector<Atom> &in = node(index).variables;
   return std::binary_search(in.begin(), in.end(), variable);
 }
 
 Index Store::replace(Index index, const Replacement &by) {
-  if (std::none_of(by.begin(), by.end(), [&](const auto &pair) { return dependsOn(index, pair.first); })) return index;
-  if (const IndexNode &only = node(index); only.terms.size() == 1 && only.constant == 0 && only.terms[0].second == 1)
-    for (const auto &[variable, value] : by)
-      if (variable == only.terms[0].first) return value;
-  const IndexNode from = node(index);
+  const IndexNode &from = node(index);
+  if (!by.isFor(from.variables)) return index;
+  if (from.terms.size() == 1 && from.constant == 0 && from.terms[0].second == 1)
+    if (const Index *value = by.find(from.terms[0].first)) return *value;
   Index result = constant(from.constant);
   for (auto [part, factor] : from.terms) {
-    const AtomNode inner = atom(part);
+    const AtomNode &inner = atom(part);
     Index value{};
     switch (inner.kind) {
     case AtomNode::Var: {
-      auto found = std::find_if(by.begin(), by.end(), [&](const auto &pair) { return pair.first == part; });
-      value = found == by.end() ? of(part) : found->second;
+      const Index *found = by.find(part);
+      value = found ? *found : of(part);
       break;
     }
     case AtomNode::Quotient:

@@ -55,7 +55,7 @@ bool readsInPlace(Store &store, Term t, const std::string &leaf, const std::vect
   auto contains = [&](auto &self, Definition d) -> bool {
     auto [found, isNew] = holds.try_emplace(d, false);
     if (!isNew) return found->second;
-    const DefinitionNode made = store.definition(d);
+    const DefinitionNode &made = store.definition(d);
     bool any = made.kind == Kind::Leaf && made.name == leaf;
     for (Term child : made.children) any = self(self, store.term(child).definition) || any;
     return holds[d] = any;

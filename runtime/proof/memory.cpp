@@ -58,7 +58,7 @@ Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 1) continue;
     over.push_back(store.fresh(over, sizes[d]));
-    back.emplace_back(over.back(), store.dimension(static_cast<int64_t>(d), sizes[d]));
+    back.add(over.back(), store.dimension(static_cast<int64_t>(d), sizes[d]));
     element = store.add(element, store.scale(store.of(over.back()), strides[d]));
   }
   return store.replace(resolve(written.size(), place, element, over, 0), back);
@@ -89,7 +89,7 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
       const Index digit = store.quotient(rest, cell.strides[d]);
       rest = store.remainder(rest, cell.strides[d]);
       needs(store.inside(digit, 0, cell.sizes[d]));
-      by.emplace_back(cell.variables[d], digit);
+      by.add(cell.variables[d], digit);
     }
     if (!isApart) needs(store.inside(rest, 0, 1));
     if (isApart) continue;
@@ -103,7 +103,7 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
 Term Memory::cut(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, Term condition,
                  int pieces) {
   if (pieces > mostPieces) throw Unproved{"it reads too many pieces of different writes"};
-  const DefinitionNode made = store.definitionOf(condition);
+  const DefinitionNode &made = store.definitionOf(condition);
   const Index index = store.term(condition).arguments[0];
   auto without = [&](Atom v) {
     std::vector<Atom> others = over;
@@ -141,7 +141,7 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
   std::vector<AtomNode> divisions; // the inner ones first
   auto collect = [&](auto &self, Index of) -> void {
     for (auto [atom, factor] : store.node(of).terms) {
-      const AtomNode inner = store.atom(atom);
+      const AtomNode &inner = store.atom(atom);
       if (inner.kind != AtomNode::Quotient && inner.kind != AtomNode::Remainder) continue;
       self(self, inner.of);
       divisions.push_back(inner);

@@ -14,7 +14,7 @@ namespace cleave::proof {
 // The same with another number: no condition and no order hangs on it, so nothing is made anew.
 Term Store::ofMicrobatch(Term t, Atom from, Atom to) {
   if (from == to || !dependsOn(t, from)) return t;
-  const TermNode of_ = term(t);
+  const TermNode &of_ = term(t);
   std::vector<Index> arguments;
   for (Index argument : of_.arguments) arguments.push_back(replace(argument, {{from, of(to)}}));
   return intern(of_.definition, std::move(arguments));
@@ -34,7 +34,7 @@ Term Store::gathered(Atom microbatch, int64_t low, int64_t high, Term t) {
 // The same, as a sum even of one.
 Term Store::gatheredFrom(Atom m, int64_t low, int64_t high, Term t) {
   if (!dependsOn(t, m)) return times(static_cast<double>(high - low), t);
-  const DefinitionNode made = definitionOf(t);
+  const DefinitionNode &made = definitionOf(t);
   if (made.kind == Kind::Sum) {
     const std::vector<Term> children = open(t);
     std::vector<std::pair<double, Term>> parts;
@@ -95,7 +95,7 @@ bool Store::shareOf(Term t, Share &share) {
 
 // The same for terms that differ in the microbatches of their sums alone.
 uint64_t Store::likenessOf(Term t) {
-  const DefinitionNode made = definitionOf(t);
+  const DefinitionNode &made = definitionOf(t);
   if (made.kind != Kind::Microbatches && !made.isGathered) return static_cast<uint64_t>(t);
   Key key{static_cast<int64_t>(made.kind)};
   if (made.kind == Kind::Microbatches) {
@@ -185,7 +185,7 @@ Term Store::standIn(const std::string &name, const std::vector<Atom> &variables)
 }
 
 std::optional<Term> Store::addedTo(Term leaf, Term t) {
-  const DefinitionNode made = definitionOf(t);
+  const DefinitionNode &made = definitionOf(t);
   if (made.kind != Kind::Sum) return std::nullopt;
   const std::vector<Term> parts = open(t);
   std::vector<std::pair<double, Term>> rest;
@@ -197,14 +197,14 @@ std::optional<Term> Store::addedTo(Term leaf, Term t) {
 
 Term Store::withOriginals(Term t, const Originals &originals) {
   if (!hasStandIns(t)) return t;
-  const TermNode from = term(t);
+  const TermNode &from = term(t);
   if (kindOf(t) == Kind::Leaf) {
     const Original original = originals(from.definition);
     Replacement by;
-    for (size_t i = 0; i < from.arguments.size(); ++i) by.emplace_back(original.variables[i], from.arguments[i]);
+    for (size_t i = 0; i < from.arguments.size(); ++i) by.add(original.variables[i], from.arguments[i]);
     return replace(original.value, by);
   }
-  const DefinitionNode made = definitionOf(t);
+  const DefinitionNode &made = definitionOf(t);
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
   for (Term &child : children) child = withOriginals(child, originals);

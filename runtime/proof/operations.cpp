@@ -86,7 +86,7 @@ Term Operations::at(const Tensor &tensor, const std::vector<Index> &index) {
   Replacement by;
   for (size_t d = 0; d < index.size(); ++d)
     if (tensor.shape[d] != 1)
-      by.emplace_back(store.variable(Variable::Dimension, static_cast<int64_t>(d), tensor.shape[d]), index[d]);
+      by.add(store.variable(Variable::Dimension, static_cast<int64_t>(d), tensor.shape[d]), index[d]);
   return store.replace(tensor.value, by);
 }
 Term Operations::atLinear(const Tensor &tensor, Index linear) { return at(tensor, places(linear, tensor.shape)); }

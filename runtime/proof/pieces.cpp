@@ -59,9 +59,9 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
   bool hasCondition = false;
   for (size_t i = 0; i < factors.size(); ++i) {
     if (kindOf(factors[i]) != Kind::Inside) continue;
-    const DefinitionNode made = definitionOf(factors[i]);
-    const IndexNode index = node(term(factors[i]).arguments[0]);
-    const AtomNode first = atom(index.terms[0].first);
+    const DefinitionNode &made = definitionOf(factors[i]);
+    const IndexNode &index = node(term(factors[i]).arguments[0]);
+    const AtomNode &first = atom(index.terms[0].first);
     if (index.terms.size() == 1 && index.terms[0].second == 1 && first.kind == AtomNode::Var && first.size > 0) {
       const int64_t low = std::max<int64_t>(made.low, 0), high = std::min(made.high, first.size);
       const Atom v = index.terms[0].first;

@@ -24,8 +24,9 @@ constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 class Comparison {
 public:
   // `stops`: at the first gap, which another comparison will tell of.
-  Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof, bool stops)
-      : plan(plan), proof(proof), stops(stops), store(!proof.roundsElsewhere), machine(plan, mesh, store),
+  Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof, size_t most,
+             bool stops)
+      : plan(plan), proof(proof), stops(stops), store(!proof.roundsElsewhere, most), machine(plan, mesh, store),
         reference(graph, store), operations(store) {}
 
   // `name`: "step" or "evaluate"; `suffix`: of the routine's length (sequence_lengths.h).
@@ -133,7 +134,7 @@ private:
     if (a == b) return true;
     for (Term one : {a, b})
       for (Atom c : std::vector<Atom>(store.term(one).variables)) {
-        const AtomNode axis = store.atom(c);
+        const AtomNode &axis = store.atom(c);
         if (axis.variable != Variable::Coordinate) continue;
         if (devices * axis.size > mostDevices) return false;
         for (int64_t at = 0; at < axis.size; ++at) {
@@ -216,7 +217,7 @@ private:
   // The smallest parts in which two terms differ, as long as they are built alike.
   std::pair<Term, Term> narrowed(Term a, Term b) {
     while (true) {
-      const DefinitionNode left = store.definitionOf(a), right = store.definitionOf(b);
+      const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
       if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return {a, b};
       std::vector<Atom> over, other;
       std::vector<Term> x = store.open(a, &over), y = store.open(b, &other);
@@ -225,8 +226,8 @@ private:
       Replacement byLeft, by;
       for (size_t i = 0; i < over.size(); ++i) {
         taken.push_back(store.fresh(taken, store.atom(over[i]).size));
-        byLeft.emplace_back(over[i], store.of(taken.back()));
-        by.emplace_back(other[i], store.of(taken.back()));
+        byLeft.add(over[i], store.of(taken.back()));
+        by.add(other[i], store.of(taken.back()));
       }
       for (Term &child : x) child = store.replace(child, byLeft);
       for (Term &child : y) child = store.replace(child, by);
@@ -274,7 +275,7 @@ private:
 };
 
 // `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
-Result<Proof> prove(const plan::Plan &plan, bool roundsElsewhere, bool stops = false) {
+Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, bool stops = false) {
   auto mesh = runtime::meshOf(plan.mesh());
   if (!mesh) return mesh.status();
   Proof proof;
@@ -289,9 +290,9 @@ Result<Proof> prove(const plan::Plan &plan, bool roundsElsewhere, bool stops = f
       const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
       if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
       if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
-      Comparison(plan, *mesh, graph, proof, stops).compare("step", suffix, microbatches);
+      Comparison(plan, *mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
       if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
-        Comparison(plan, *mesh, graph, proof, stops).compare("evaluate", suffix, 1);
+        Comparison(plan, *mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);
     }
   }
   proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;
@@ -323,12 +324,12 @@ bool addsRounded(const plan::Plan &plan) {
 
 } // namespace
 
-Result<Proof> prove(const plan::Plan &plan) {
+Result<Proof> prove(const plan::Plan &plan, size_t most) {
   CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
-  if (!roundsTo16Bits(plan)) return prove(plan, false);
-  if (addsRounded(plan)) return prove(plan, true);
-  Result<Proof> exact = prove(plan, false, /*stops=*/true);
-  return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, true);
+  if (!roundsTo16Bits(plan)) return prove(plan, most, false);
+  if (addsRounded(plan)) return prove(plan, most, true);
+  Result<Proof> exact = prove(plan, most, false, /*stops=*/true);
+  return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, most, true);
 }
 
 std::string Proof::text() const {

@@ -16,7 +16,7 @@ void Store::visitIndices(Term t, const std::function<void(Index)> &seen) const {
   auto visit = [&](auto &self, Index index) -> void {
     seen(index);
     for (auto [part, factor] : node(index).terms) {
-      const AtomNode inner = atom(part);
+      const AtomNode &inner = atom(part);
       if (inner.kind == AtomNode::Row)
         for (Index argument : term(inner.term).arguments) self(self, argument);
       if (inner.kind == AtomNode::Quotient || inner.kind == AtomNode::Remainder) self(self, inner.of);
@@ -176,7 +176,7 @@ void Store::nameByPlaces(std::vector<Atom> &over, Term &body) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Atom v = order[i].second, named = fresh(taken, atom(v).size);
     taken.push_back(named);
-    if (named != v) by.emplace_back(v, of(named));
+    if (named != v) by.add(v, of(named));
     over[i] = named;
   }
   body = replace(body, by);
@@ -193,7 +193,7 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
     const Atom renamed = fresh(taken, atom(v).size);
     taken.push_back(renamed);
     key.push_back(static_cast<int64_t>(renamed));
-    if (renamed != v) by.emplace_back(v, of(renamed));
+    if (renamed != v) by.add(v, of(renamed));
     v = renamed;
   }
   body = replace(body, by);
@@ -218,7 +218,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
     over = used;
     if (kind == Reduce::Sum && repeated != 1) return times(repeated, reduce(kind, over, body));
     if (over.empty()) return body;
-    const DefinitionNode made = definitionOf(body);
+    const DefinitionNode &made = definitionOf(body);
     if (made.kind == Kind::Reduction && made.reduce == kind) {
       body = open(body, &over)[0];
       continue;
@@ -253,7 +253,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
       auto isGathered = [&](Term factor) { return kindOf(factor) == Kind::Microbatches; };
       if (!isWithin && std::ranges::count_if(within, isGathered) == 1) {
         const auto whole = std::ranges::find_if(within, isGathered);
-        const DefinitionNode all = definitionOf(*whole);
+        const DefinitionNode &all = definitionOf(*whole);
         std::vector<Atom> each;
         *whole = open(*whole, &each)[0];
         return gatheredFrom(each[0], all.low, all.high, reduce(kind, over, product(within)));
@@ -366,7 +366,7 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
   auto rename = [&](auto &self, auto &renameTerm, Index index) -> Index {
     if (isConstant(index)) return index;
     if (!isBound(index)) return of(parameter(index));
-    const IndexNode from = node(index);
+    const IndexNode &from = node(index);
     std::map<Atom, int64_t> kept, free;
     for (auto [part, factor] : from.terms) {
       AtomNode inner = atom(part);
@@ -391,7 +391,7 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
     return intern(0, kept);
   };
   auto renameTerm = [&](auto &self, auto &again, Term t) -> Term {
-    const TermNode from = term(t);
+    const TermNode &from = term(t);
     std::vector<Index> renamed;
     for (Index argument : from.arguments) renamed.push_back(self(self, again, argument));
     return intern(from.definition, std::move(renamed));

@@ -15,7 +15,9 @@
 // Coordinates of the mesh are variables, so one walk over a program stands for all its devices.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <optional>
@@ -64,6 +66,7 @@ struct IndexNode {
   uint64_t likeness = 0;       // the same for indices that differ in the names of variables, or in the constant
 };
 
+inline constexpr size_t mostExpressions = 1'500'000; // that a store makes
 inline constexpr int8_t mostFragile = 3;
 inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microbatches runs over, while it is worked on
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
@@ -95,12 +98,26 @@ struct TermNode {
   std::vector<Atom> variables; // all in it, sorted
 };
 
-using Replacement = std::vector<std::pair<Atom, Index>>;
+// Indices in the place of variables.
+class Replacement {
+public:
+  Replacement() = default;
+  Replacement(std::initializer_list<std::pair<Atom, Index>> pairs) {
+    for (auto [variable, by] : pairs) add(variable, by);
+  }
+  void add(Atom variable, Index by);
+  const Index *find(Atom variable) const;            // null: it stays
+  bool isFor(const std::vector<Atom> &sorted) const; // any of them
+
+private:
+  std::vector<std::pair<Atom, Index>> pairs; // by variable
+};
 
 class Store {
 public:
-  // `roundings`: casts to a narrower float are functions with a name; else nothing.
-  explicit Store(bool roundings = true);
+  // `roundings`: casts to a narrower float are functions with a name; else nothing. More terms than `most` are
+  // Unproved.
+  explicit Store(bool roundings = true, size_t most = mostExpressions);
 
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
@@ -242,12 +259,13 @@ private:
   void visitIndices(Term t, const std::function<void(Index)> &seen) const;
   int64_t divisionsOf(Term t, const std::vector<Atom> &variables) const;
 
-  std::vector<AtomNode> atoms;
+  std::deque<AtomNode> atoms; // these stay where they are
+  std::deque<IndexNode> indices;
+  std::deque<TermNode> terms;
+  std::deque<DefinitionNode> definitions;
   std::vector<Atom> parameters; // by number
-  std::vector<IndexNode> indices;
-  std::vector<TermNode> terms;
-  std::vector<DefinitionNode> definitions;
   Ids atomIds, indexIds, termIds, definitionIds;
+  Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
   std::map<std::tuple<Term, int, bool>, Term> settledTerms;
   size_t mostTerms;

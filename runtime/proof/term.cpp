@@ -20,8 +20,6 @@ bool addExactly(double a, double b, double &total) {
 }
 bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
 
-constexpr size_t mostTermsOfAll = 1'500'000;
-
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
 
@@ -31,31 +29,27 @@ bool Store::isCommutative(const std::string &name) {
   return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
 }
 
-Store::Store(bool roundings) : mostTerms(mostTermsOfAll), roundings(roundings) {
+Store::Store(bool roundings, size_t most) : mostTerms(most), roundings(roundings) {
   (void)constant(0); // index 0
   (void)number(0);   // term 0
 }
 
 Definition Store::intern(DefinitionNode node) {
-  Key key{static_cast<int64_t>(node.kind),
-          names.try_emplace(node.name, static_cast<int64_t>(names.size())).first->second,
-          std::bit_cast<int64_t>(node.number),
-          node.low,
-          node.high,
-          static_cast<int64_t>(node.reduce)};
-  key.push_back(static_cast<int64_t>(node.sizes.size()));
+  const int64_t name = names.try_emplace(node.name, static_cast<int64_t>(names.size())).first->second;
+  key.assign({static_cast<int64_t>(node.kind), name, std::bit_cast<int64_t>(node.number), node.low, node.high,
+              static_cast<int64_t>(node.reduce), static_cast<int64_t>(node.sizes.size())});
   key.insert(key.end(), node.sizes.begin(), node.sizes.end());
   for (double factor : node.factors) key.push_back(std::bit_cast<int64_t>(factor));
   for (Term child : node.children) key.push_back(static_cast<int64_t>(child));
-  auto [found, isNew] = definitionIds.try_emplace(std::move(key), static_cast<int32_t>(definitions.size()));
+  auto [found, isNew] = definitionIds.try_emplace(key, static_cast<int32_t>(definitions.size()));
   if (isNew) definitions.push_back(std::move(node));
   return Definition{found->second};
 }
 
 Term Store::intern(Definition definition, std::vector<Index> arguments) {
-  Key key{static_cast<int64_t>(definition)};
+  key.assign({static_cast<int64_t>(definition)});
   for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
-  auto [found, isNew] = termIds.try_emplace(std::move(key), static_cast<int32_t>(terms.size()));
+  auto [found, isNew] = termIds.try_emplace(key, static_cast<int32_t>(terms.size()));
   if (!isNew) return Term{found->second};
   if (terms.size() > mostTerms) throw Unproved{"it takes more expressions than the prover makes"};
   TermNode made{definition, std::move(arguments), {}};
@@ -86,7 +80,7 @@ void Store::inherit(DefinitionNode &made, Term child) const {
 Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
   std::vector<Index> arguments;
   for (size_t i = 0; i < children.size(); ++i) {
-    const TermNode child = term(children[i]);
+    const TermNode &child = term(children[i]);
     const DefinitionNode &of = definition(child.definition);
     inherit(made, children[i]);
     const bool isLinear = made.kind == Kind::Sum || made.kind == Kind::Product;
@@ -113,16 +107,15 @@ Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
 }
 
 std::vector<Term> Store::open(Term t, std::vector<Atom> *over) {
-  const TermNode from = term(t);
-  const DefinitionNode made = definition(from.definition);
+  const TermNode &from = term(t);
+  const DefinitionNode &made = definition(from.definition);
   Replacement by;
-  for (size_t i = 0; i < from.arguments.size(); ++i)
-    by.emplace_back(parameter(static_cast<int64_t>(i)), from.arguments[i]);
+  for (size_t i = 0; i < from.arguments.size(); ++i) by.add(parameter(static_cast<int64_t>(i)), from.arguments[i]);
   std::vector<Atom> taken = from.variables;
   for (size_t i = 0; i < made.sizes.size(); ++i) {
     const Atom own = made.kind == Kind::Microbatches ? microbatch(anyMicrobatch) : fresh(taken, made.sizes[i]);
     taken.push_back(own);
-    by.emplace_back(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes[i]), of(own));
+    by.add(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes[i]), of(own));
     if (over) over->push_back(own);
   }
   std::vector<Term> children;
@@ -131,7 +124,7 @@ std::vector<Term> Store::open(Term t, std::vector<Atom> *over) {
 }
 
 Term Store::apply(Definition which, std::vector<Index> arguments) {
-  const DefinitionNode made = definition(which);
+  const DefinitionNode &made = definition(which);
   switch (made.kind) {
   case Kind::Leaf:
   case Kind::Number:
@@ -158,13 +151,13 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
 
 // The same from its parts, which may have come to another form.
 Term Store::rebuild(Term same) {
-  const DefinitionNode made = definitionOf(same);
+  const DefinitionNode &made = definitionOf(same);
   std::vector<Atom> over;
   return assemble(made, over, open(same, &over));
 }
 
 Term Store::settled(Term t, int levels, bool twins) {
-  const DefinitionNode made = definitionOf(t);
+  const DefinitionNode &made = definitionOf(t);
   if (levels == 0 || (!made.hasPieces && !(twins && made.hasTwins))) return t;
   const std::tuple key(t, levels, twins);
   if (auto known = settledTerms.find(key); known != settledTerms.end()) return known->second;
@@ -212,14 +205,14 @@ Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, 
 }
 
 Term Store::replace(Term t, const Replacement &by) {
-  if (std::none_of(by.begin(), by.end(), [&](const auto &pair) { return dependsOn(t, pair.first); })) return t;
+  if (!by.isFor(term(t).variables)) return t;
   if (depth > 2000) throw Unproved{"an expression is too deep"};
   struct Deeper {
     int &depth;
     explicit Deeper(int &depth) : depth(depth) { ++depth; }
     ~Deeper() { --depth; }
   } deeper(depth);
-  const TermNode from = term(t);
+  const TermNode &from = term(t);
   std::vector<Index> arguments;
   for (Index argument : from.arguments) arguments.push_back(replace(argument, by));
   return apply(from.definition, std::move(arguments));
@@ -244,8 +237,8 @@ Term Store::indexValue(Index index) {
 }
 
 bool Store::asIndex(Term t, Index &index) {
-  const TermNode from = term(t);
-  const DefinitionNode made = definition(from.definition);
+  const TermNode &from = term(t);
+  const DefinitionNode &made = definition(from.definition);
   if (made.kind == Kind::Index) {
     index = from.arguments[0];
     return true;
@@ -269,7 +262,7 @@ bool Store::asIndex(Term t, Index &index) {
 Term Store::inside(Index index, int64_t low, int64_t high) {
   for (bool changed = true; changed;) {
     changed = false;
-    const IndexNode from = node(index);
+    const IndexNode &from = node(index);
     if (from.constant != 0) {
       if (low > -unbounded) low -= from.constant;
       if (high < unbounded) high -= from.constant;
@@ -296,7 +289,7 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       continue;
     }
     // low <= x / n < high where n low <= x < n high
-    if (const AtomNode whole = atom(first->first); from.terms.size() == 1 && whole.kind == AtomNode::Quotient) {
+    if (const AtomNode &whole = atom(first->first); from.terms.size() == 1 && whole.kind == AtomNode::Quotient) {
       if (low > -unbounded) low *= whole.size;
       if (high < unbounded) high *= whole.size;
       index = whole.of;
@@ -394,7 +387,7 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     Term otherwise = sum({{1.0, number(1)}, {-1.0, condition}});
     const bool isPlace = kindOf(condition) == Kind::Inside;
     if (isPlace) {
-      const DefinitionNode made = definitionOf(condition);
+      const DefinitionNode &made = definitionOf(condition);
       const Index index = term(condition).arguments[0];
       if (made.low == -unbounded) otherwise = inside(index, made.high, unbounded);
       if (made.high == unbounded) otherwise = inside(index, -unbounded, made.low);
@@ -420,7 +413,7 @@ void Store::mergeInside(std::vector<Term> &factors) {
         ++j;
         continue;
       }
-      const DefinitionNode a = definitionOf(factors[i]), b = definitionOf(factors[j]);
+      const DefinitionNode &a = definitionOf(factors[i]), &b = definitionOf(factors[j]);
       factors[i] = inside(term(factors[i]).arguments[0], std::max(a.low, b.low), std::min(a.high, b.high));
       factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(j));
       if (kindOf(factors[i]) != Kind::Inside) break;
@@ -495,7 +488,7 @@ bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
         }
       if (left.size() != 1 || right.size() != 1 || kindOf(left[0]) != Kind::Inside || kindOf(right[0]) != Kind::Inside)
         continue;
-      const DefinitionNode first = definitionOf(left[0]), second = definitionOf(right[0]);
+      const DefinitionNode &first = definitionOf(left[0]), &second = definitionOf(right[0]);
       if (term(left[0]).arguments != term(right[0]).arguments || first.high != second.low) continue;
       std::vector<Term> joined = pieces[a].factors;
       *std::find(joined.begin(), joined.end(), left[0]) = inside(term(left[0]).arguments[0], first.low, second.high);
@@ -523,7 +516,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
     auto [factor, t] = left.back();
     left.pop_back();
     if (factor == 0) continue;
-    const DefinitionNode made = definitionOf(t);
+    const DefinitionNode &made = definitionOf(t);
     if (made.kind == Kind::Number) {
       if (double both; multiplyExactly(factor, made.number, both))
         addTo(both, one);
