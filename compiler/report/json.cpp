@@ -308,6 +308,10 @@ Report reportOf(const Json &json) {
              listOf<CandidateCost>(entry.at("candidates"), candidateOf)}};
   });
   report.notes = json.at("notes").get<std::vector<std::string>>();
+  if (json.contains("proof")) {
+    const Json &proof = json.at("proof");
+    report.proof = {proof.at("outcome") == "proved", proof.at("rounds_elsewhere"), proof.at("why")};
+  }
   report.source = json.value("source", "");
   return report;
 }
@@ -381,6 +385,10 @@ std::string renderJson(const Report &report) {
   for (const planner::Sensitivity &row : report.sensitivities)
     json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
+  if (const auto &proof = report.proof)
+    json["proof"] = {{"outcome", proof->isProved ? "proved" : "not proved"},
+                     {"rounds_elsewhere", proof->roundsElsewhere},
+                     {"why", proof->why}};
   for (const CommandTotal &row : report.commands)
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});

@@ -150,6 +150,12 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   return report;
 }
 
+std::string proofText(const ReportedProof &proof) {
+  if (!proof.isProved) return "not proved: " + proof.why;
+  return std::string("proved: the devices compute what the unsplit step computes") +
+         (proof.roundsElsewhere ? "; sums are rounded to 16 bits in other places" : "");
+}
+
 std::string comparedPlans(const Report &report) {
   std::string plans = "plans with one ZeRO stage for all parameters, operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";

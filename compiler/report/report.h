@@ -13,6 +13,7 @@
 #include "compiler/schedule/schedule.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,13 @@ struct ReportedNode {
   planner::NodeExplanation choice;
 };
 
+// Whether the plan computes the unsplit step, as `cleave compile` has shown it (runtime/proof/prove.h).
+struct ReportedProof {
+  bool isProved = false;
+  bool roundsElsewhere = false; // casts to 16 bits count as the numbers that they are made of
+  std::string why;              // it is not proved
+};
+
 struct Report {
   std::string command, version;         // that made it; "": not told
   std::string recipe;                   // resolved YAML; "": made without one
@@ -93,6 +101,7 @@ struct Report {
   std::vector<planner::CollectiveTotal> collectives;
   bool collectivesArePlanned = false;
   std::vector<CommandTotal> commands; // none: no plan tells
+  std::optional<ReportedProof> proof; // nothing: it was not tried
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;
   std::vector<planner::TensorCollective> tensorCollectives; // as the decision implies them
@@ -139,6 +148,9 @@ std::string diff(const Report &left, const Report &right);
 
 // The plans that the optimality gap is about: "plans with one ZeRO stage ...".
 std::string comparedPlans(const Report &report);
+
+// "proved: the devices compute what the unsplit step computes", or why not.
+std::string proofText(const ReportedProof &proof);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.
 std::string formatBytes(double bytes);

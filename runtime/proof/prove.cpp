@@ -332,6 +332,12 @@ Result<Proof> prove(const plan::Plan &plan, size_t most) {
   return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, most, true);
 }
 
+namespace {
+std::string told(const Gap &gap) { return fmt::format("{} {}: {}", gap.op, gap.tensor, gap.why); }
+} // namespace
+
+std::string Proof::firstGap() const { return gaps.empty() ? "" : told(gaps[0]); }
+
 std::string Proof::text() const {
   std::string out;
   for (const Difference &d : differences) {
@@ -339,7 +345,7 @@ std::string Proof::text() const {
                        d.program.empty() ? "" : " on devices of " + d.program, d.numbers, d.plan, d.reference);
     if (!d.command.empty()) out += fmt::format("  they part at:  {}\n", d.command);
   }
-  for (const Gap &gap : gaps) out += fmt::format("not proved: {} {}: {}\n", gap.op, gap.tensor, gap.why);
+  for (const Gap &gap : gaps) out += fmt::format("not proved: {}\n", told(gap));
   switch (outcome) {
   case Proved:
     out +=

@@ -32,6 +32,7 @@ struct Proof {
   bool roundsElsewhere = false;
   std::string text() const;
   std::string json() const;
+  std::string firstGap() const; // "Softmax x: why"; "" where there is none
 };
 
 // Of a proof that `cleave compile` tries by itself: most small plans take fewer, and about a twentieth of its time.

@@ -51,7 +51,7 @@ Term Store::intern(Definition definition, std::vector<Index> arguments) {
   for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
   auto [found, isNew] = termIds.try_emplace(key, static_cast<int32_t>(terms.size()));
   if (!isNew) return Term{found->second};
-  if (terms.size() > mostTerms) throw Unproved{"it takes more expressions than the prover makes"};
+  if (terms.size() > mostTerms) throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
   TermNode made{definition, std::move(arguments), {}};
   for (Index argument : made.arguments) {
     const std::vector<Atom> &more = node(argument).variables;
@@ -296,7 +296,8 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       changed = true;
       continue;
     }
-    // step * upper + rest, 0 <= rest < step, and bounds that are multiples of the step: upper alone decides
+    // step * upper + rest, 0 <= rest < step, and bounds that the rest does not reach from a multiple of the step: upper
+    // alone decides
     for (auto [part, factor] : from.terms) {
       const int64_t step = std::abs(factor);
       if (step == 1) continue;
@@ -305,7 +306,9 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       const Range rest = node(intern(0, small)).range;
       if (rest.low < 0 || rest.high >= step) continue;
       auto isKept = [&](int64_t bound) {
-        return bound == -unbounded || bound == unbounded || small.empty() || bound % step == 0;
+        if (bound == -unbounded || bound == unbounded || small.empty()) return true;
+        const int64_t above = (bound % step + step) % step; // the multiple below it
+        return above == 0 || above > rest.high;
       };
       if (!isKept(low) || !isKept(high)) continue;
       auto roundUp = [&](int64_t bound) {

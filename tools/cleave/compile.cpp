@@ -5,6 +5,7 @@
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
+#include "runtime/proof/prove.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <filesystem>
@@ -21,6 +22,7 @@ struct CompileOptions {
   std::vector<std::string> moreClusters; // of estimate
   std::string output, cpu, signingKey;
   bool json = false, emulate = false, checkWeights = false;
+  bool proves = true, mustProve = false;
 };
 
 // The same model on several clusters, a row each.
@@ -103,6 +105,19 @@ Status checkData(const plan::Plan &plan) {
   return runtime::openData(yaml, fields->back()).status();
 }
 
+// The plan as it will be written, checked: one that the runtime would refuse, or that computes something else, is an
+// error, and so is one that is not proved where that is asked for.
+Status check(const plan::Plan &plan, const CompileOptions &options, std::optional<report::ReportedProof> &told) {
+  if (!options.proves) return runtime::verifyPlan(plan);
+  auto proof = proof::prove(plan, options.mustProve ? proof::mostExpressions : proof::fewExpressions);
+  if (!proof) return proof.status();
+  if (proof->outcome == proof::Proof::Refuted)
+    return runError("a fault of cleave: the plan does not compute the model\n" + proof->text());
+  told = {proof->outcome == proof::Proof::Proved, proof->roundsElsewhere, proof->firstGap()};
+  if (options.mustProve && !told->isProved) return runError(report::proofText(*told));
+  return Status::ok();
+}
+
 int runCompile(const CompileOptions &options) {
   if (options.json && options.output == "-")
     return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
@@ -125,9 +140,8 @@ int runCompile(const CompileOptions &options) {
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
   compiled->report = withOrigin(std::move(compiled->report), request->recipe.resolved());
+  if (Status sound = check(compiled->plan, options, compiled->report.proof); !sound) return fail(sound);
   compiled->plan.set_report_json(report::renderJson(compiled->report));
-  // A plan that the runtime would refuse is not written.
-  if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
   if (Status data = checkData(compiled->plan); !data)
     request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", data.message()));
   Status written = writePlan(compiled->plan, options.output, key);
@@ -142,6 +156,8 @@ int runCompile(const CompileOptions &options) {
                       1e3 * compiled->report.predicted.stepSeconds,
                       compiled->report.predicted.memory.total() / 1048576.0,
                       options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
+  if (const auto &proof = compiled->report.proof; proof && !options.json)
+    print(beside, report::proofText(*proof) + "\n");
   for (const std::string &note : compiled->report.notes)
     if (!options.json && std::ranges::find(told, note) == told.end()) print(beside, fmt::format("note: {}\n", note));
   if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
@@ -178,6 +194,10 @@ void addCompile(CLI::App &app, int &status) {
                       "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere");
   command->add_flag("--check-weights", options->checkWeights,
                     "the plan holds digests of all of the weight files, not of samples: for `run --check-weights`");
+  command
+      ->add_flag("--proof", options->mustProve,
+                 "prove that the plan computes the unsplit step, however long it takes; else only where it is quick")
+      ->excludes(command->add_flag("!--no-proof", options->proves, "do not try to prove it"));
   command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");

@@ -212,6 +212,7 @@ std::string headerOf(const Report &report) {
     out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
                        escape(report.command), escape(report.version));
   out += originOf(report);
+  if (report.proof) out += fmt::format("<p><b>Proof:</b> {}</p>\n", escape(proofText(*report.proof)));
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   return out;
 }

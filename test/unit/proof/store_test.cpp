@@ -129,6 +129,11 @@ TEST_F(Rules, conditionsHoldOnPartsOfARange) {
   EXPECT_EQ(store.inside(dim(0, 4), 4, 9), store.number(0));
   EXPECT_EQ(store.inside(plus(dim(0, 4), 16, dim(1, 16)), 0, 32), store.inside(dim(0, 4), 0, 2));
   EXPECT_NE(store.inside(plus(dim(0, 4), 16, dim(1, 16)), 0, 33), store.inside(dim(0, 4), 0, 2));
+  // 96 a + b with b < 72 is never within 72 and 96.
+  EXPECT_EQ(store.inside(plus(dim(0, 6), 96, dim(1, 72)), 72, 96), store.number(0));
+  EXPECT_EQ(store.inside(plus(dim(0, 6), 96, dim(1, 72)), 72, 180), store.inside(dim(0, 6), 1, 2));
+  EXPECT_NE(store.inside(plus(dim(0, 6), 96, dim(1, 72)), 71, 180), store.inside(dim(0, 6), 1, 2));
+  EXPECT_EQ(store.inside(plus(dim(0, 6), 96, dim(1, 72)), -20, 80), store.inside(dim(0, 6), 0, 1));
   const Term a = x({dim(0, 8)});
   EXPECT_EQ(
       store.sum(store.product({store.inside(dim(0, 8), 0, 3), a}), store.product({store.inside(dim(0, 8), 3, 8), a})),
