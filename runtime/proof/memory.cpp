@@ -83,7 +83,7 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
     auto needs = [&](Term condition) {
       if (store.isNumber(condition, 1)) return;
       if (store.isNumber(condition, 0)) isApart = true;
-      undecided = condition;
+      undecided = store.kindOf(condition) == Kind::Product ? store.open(condition)[0] : condition; // of several
     };
     for (size_t d = 0; d < cell.sizes.size() && !isApart; ++d) {
       const Index digit = store.quotient(rest, cell.strides[d]);

@@ -6,14 +6,96 @@ namespace cleave::proof {
 
 // Every term of the sum stands under a condition.
 bool Store::isConcatenation(Term t) const {
-  if (kindOf(t) != Kind::Sum) return false;
+  return kindOf(t) == Kind::Sum &&
+         std::ranges::all_of(definitionOf(t).children, [&](Term child) { return isUnderCondition(child); });
+}
+
+bool Store::isUnderCondition(Term t) const {
   auto isInside = [&](Term child) { return kindOf(child) == Kind::Inside; };
-  for (Term child : definitionOf(t).children) {
-    const std::vector<Term> &factors = definitionOf(child).children;
-    if (!isInside(child) && !(kindOf(child) == Kind::Product && std::any_of(factors.begin(), factors.end(), isInside)))
-      return false;
+  return isInside(t) || (kindOf(t) == Kind::Product && std::ranges::any_of(definitionOf(t).children, isInside));
+}
+
+// The terms of a sum, with their factors; [v < 8] (a + b) is [v < 8] a and [v < 8] b. Nothing: it is neither.
+std::optional<std::vector<std::pair<double, Term>>> Store::termsOf(Term t) {
+  std::vector<Term> conditions;
+  Term whole = t;
+  if (kindOf(t) == Kind::Product && isUnderCondition(t)) {
+    std::vector<Term> others;
+    for (Term factor : open(t)) (kindOf(factor) == Kind::Inside ? conditions : others).push_back(factor);
+    if (others.size() == 1) whole = others[0];
   }
-  return true;
+  if (kindOf(whole) != Kind::Sum) return std::nullopt;
+  const std::vector<double> &factors = definitionOf(whole).factors;
+  std::vector<std::pair<double, Term>> terms;
+  for (Term child : open(whole)) {
+    std::vector<Term> both = conditions;
+    both.push_back(child);
+    terms.emplace_back(factors[terms.size()], conditions.empty() ? child : product(both));
+  }
+  return terms;
+}
+
+// Terms of a sum with the same conditions become one: [v < 8] a + [v < 8] b is [v < 8] (a + b).
+void Store::joinConditions(std::vector<std::pair<double, Term>> &sum_) {
+  std::map<std::vector<Term>, std::vector<size_t>> alike; // by conditions
+  std::vector<Term> others(sum_.size());
+  for (size_t i = 0; i < sum_.size(); ++i) {
+    const Term t = sum_[i].second;
+    if (!isUnderCondition(t)) continue;
+    std::vector<Term> conditions, own;
+    for (Term factor : kindOf(t) == Kind::Product ? open(t) : std::vector{t})
+      (kindOf(factor) == Kind::Inside ? conditions : own).push_back(factor);
+    std::ranges::sort(conditions);
+    alike[conditions].push_back(i);
+    others[i] = product(own);
+  }
+  for (auto &[conditions, group] : alike) {
+    if (group.size() < 2) continue;
+    std::vector<std::pair<double, Term>> terms;
+    for (size_t i : group) terms.emplace_back(sum_[i].first, others[i]);
+    std::vector<Term> factors = conditions;
+    factors.push_back(sum(terms));
+    const Term joined = product(factors);
+    if (kindOf(joined) != Kind::Product) continue; // a condition says more of them together
+    for (size_t i : group) sum_[i].first = 0;
+    sum_[group[0]] = {1.0, joined};
+  }
+  std::erase_if(sum_, [](const auto &part) { return part.first == 0; });
+}
+
+// Two terms that are the same but for conditions on one index, side by side, become one.
+bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
+  struct Piece {
+    size_t at;
+    std::vector<Term> factors;
+  };
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < sum_.size(); ++i) {
+    const Term t = sum_[i].second;
+    Piece piece{i, kindOf(t) == Kind::Product ? open(t) : std::vector<Term>{t}};
+    if (std::any_of(piece.factors.begin(), piece.factors.end(), [&](Term f) { return kindOf(f) == Kind::Inside; }))
+      pieces.push_back(std::move(piece));
+  }
+  for (size_t a = 0; a < pieces.size(); ++a)
+    for (size_t b = 0; b < pieces.size(); ++b) {
+      if (a == b || sum_[pieces[a].at].first != sum_[pieces[b].at].first) continue;
+      std::vector<Term> left = pieces[a].factors, right = pieces[b].factors;
+      for (Term f : pieces[a].factors)
+        if (auto found = std::find(right.begin(), right.end(), f); found != right.end()) {
+          right.erase(found);
+          left.erase(std::find(left.begin(), left.end(), f));
+        }
+      if (left.size() != 1 || right.size() != 1 || kindOf(left[0]) != Kind::Inside || kindOf(right[0]) != Kind::Inside)
+        continue;
+      const DefinitionNode &first = definitionOf(left[0]), &second = definitionOf(right[0]);
+      if (term(left[0]).arguments != term(right[0]).arguments || first.high != second.low) continue;
+      std::vector<Term> joined = pieces[a].factors;
+      *std::find(joined.begin(), joined.end(), left[0]) = inside(term(left[0]).arguments[0], first.low, second.high);
+      sum_[pieces[a].at].second = product(joined);
+      sum_.erase(sum_.begin() + static_cast<std::ptrdiff_t>(pieces[b].at));
+      return true;
+    }
+  return false;
 }
 
 // The terms of a sum that is one of the factors. In a square those with the same conditions stay together:
@@ -40,7 +122,7 @@ std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
   };
   bool isSquare = std::ranges::count(factors, t) > 1;
   for (const auto &[conditions, group] : groups)
-    isSquare = isSquare || (group.size() > 1 && std::ranges::find(factors, valueOf(group)) != factors.end());
+    isSquare = isSquare || std::ranges::find(factors, valueOf(group)) != factors.end();
   std::vector<Term> pieces;
   if (isSquare)
     for (auto &[conditions, group] : groups) {
@@ -48,8 +130,11 @@ std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
       pieces.push_back(product(conditions));
     }
   else
-    for (size_t i = 0; i < children.size(); ++i)
-      pieces.push_back(times[i] == 1 ? children[i] : sum({{times[i], children[i]}}));
+    for (size_t i = 0; i < children.size(); ++i) {
+      const auto each = termsOf(children[i]);
+      for (auto [factor, child] : each ? *each : std::vector{std::pair(1.0, children[i])})
+        pieces.push_back(times[i] * factor == 1 ? child : sum({{times[i], sum({{factor, child}})}}));
+    }
   return pieces;
 }
 

@@ -235,6 +235,9 @@ private:
   bool useConditions(std::vector<Term> &factors, Term &result);
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);
+  bool isUnderCondition(Term t) const;
+  std::optional<std::vector<std::pair<double, Term>>> termsOf(Term t);
+  void joinConditions(std::vector<std::pair<double, Term>> &terms);
   void inherit(DefinitionNode &made, Term child) const;
 
   // microbatches.cpp

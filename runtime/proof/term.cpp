@@ -49,9 +49,10 @@ Definition Store::intern(DefinitionNode node) {
 Term Store::intern(Definition definition, std::vector<Index> arguments) {
   key.assign({static_cast<int64_t>(definition)});
   for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
+  if (terms.size() > mostTerms && !termIds.contains(key))
+    throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
   auto [found, isNew] = termIds.try_emplace(key, static_cast<int32_t>(terms.size()));
   if (!isNew) return Term{found->second};
-  if (terms.size() > mostTerms) throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
   TermNode made{definition, std::move(arguments), {}};
   for (Index argument : made.arguments) {
     const std::vector<Atom> &more = node(argument).variables;
@@ -305,6 +306,14 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       for (auto [other, times] : from.terms) (times % step == 0 ? upper[other] = times / step : small[other] = times);
       const Range rest = node(intern(0, small)).range;
       if (rest.low < 0 || rest.high >= step) continue;
+      // All of it with one value of upper: both have a condition of their own.
+      const int64_t least = std::max(low, from.range.low), most = std::min(high - 1, from.range.high);
+      if (from.range.isFinite() && !small.empty()) {
+        auto floorOf = [&](int64_t x) { return x / step - (x % step < 0); };
+        if (const int64_t above = floorOf(least); above == floorOf(most))
+          return product({inside(intern(0, upper), above, above + 1),
+                          inside(intern(0, small), least - above * step, most - above * step + 1)});
+      }
       auto isKept = [&](int64_t bound) {
         if (bound == -unbounded || bound == unbounded || small.empty()) return true;
         const int64_t above = (bound % step + step) % step; // the multiple below it
@@ -467,41 +476,6 @@ Term Store::product(const std::vector<Term> &given) {
   return factor == 1 ? all : sum({{factor, all}});
 }
 
-// Two terms that are the same but for conditions on one index, side by side, become one.
-bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
-  struct Piece {
-    size_t at;
-    std::vector<Term> factors;
-  };
-  std::vector<Piece> pieces;
-  for (size_t i = 0; i < sum_.size(); ++i) {
-    const Term t = sum_[i].second;
-    Piece piece{i, kindOf(t) == Kind::Product ? open(t) : std::vector<Term>{t}};
-    if (std::any_of(piece.factors.begin(), piece.factors.end(), [&](Term f) { return kindOf(f) == Kind::Inside; }))
-      pieces.push_back(std::move(piece));
-  }
-  for (size_t a = 0; a < pieces.size(); ++a)
-    for (size_t b = 0; b < pieces.size(); ++b) {
-      if (a == b || sum_[pieces[a].at].first != sum_[pieces[b].at].first) continue;
-      std::vector<Term> left = pieces[a].factors, right = pieces[b].factors;
-      for (Term f : pieces[a].factors)
-        if (auto found = std::find(right.begin(), right.end(), f); found != right.end()) {
-          right.erase(found);
-          left.erase(std::find(left.begin(), left.end(), f));
-        }
-      if (left.size() != 1 || right.size() != 1 || kindOf(left[0]) != Kind::Inside || kindOf(right[0]) != Kind::Inside)
-        continue;
-      const DefinitionNode &first = definitionOf(left[0]), &second = definitionOf(right[0]);
-      if (term(left[0]).arguments != term(right[0]).arguments || first.high != second.low) continue;
-      std::vector<Term> joined = pieces[a].factors;
-      *std::find(joined.begin(), joined.end(), left[0]) = inside(term(left[0]).arguments[0], first.low, second.high);
-      sum_[pieces[a].at].second = product(joined);
-      sum_.erase(sum_.begin() + static_cast<std::ptrdiff_t>(pieces[b].at));
-      return true;
-    }
-  return false;
-}
-
 Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
   const Term one = number(1);
   std::map<Term, double> total;
@@ -527,14 +501,13 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
         addTo(1, product({t, number(factor)}));
     } else if (made.kind == Kind::Index && isWhole(factor)) {
       index = add(index, scale(term(t).arguments[0], static_cast<int64_t>(factor)));
-    } else if (made.kind == Kind::Sum) {
-      const std::vector<Term> children = open(t);
+    } else if (const auto parts = termsOf(t)) {
       std::vector<std::pair<double, Term>> inner;
-      for (size_t i = 0; i < children.size(); ++i)
-        if (double both; multiplyExactly(factor, made.factors[i], both)) inner.emplace_back(both, children[i]);
-      if (children.size() == 1 && inner.empty()) {
+      for (auto [times, child] : *parts)
+        if (double both; multiplyExactly(factor, times, both)) inner.emplace_back(both, child);
+      if (parts->size() == 1 && inner.empty()) {
         addTo(1, product({number(factor), t}));
-      } else if (inner.size() == children.size()) {
+      } else if (inner.size() == parts->size()) {
         left.insert(left.end(), inner.begin(), inner.end());
       } else {
         std::vector<Term> both{leaf(fmt::format("{}{:a}", factorName, factor), {}), t};
@@ -555,6 +528,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
   for (auto [t, factor] : total)
     if (factor != 0) rest.emplace_back(factor, t);
   if (mergePieces(rest) || mergeMicrobatches(rest)) return sum(rest);
+  joinConditions(rest);
   if (rest.empty()) return number(0);
   if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);
   if (rest.size() == 1 && rest[0].first == 1) return rest[0].second;

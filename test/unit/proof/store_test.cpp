@@ -134,10 +134,36 @@ TEST_F(Rules, conditionsHoldOnPartsOfARange) {
   EXPECT_EQ(store.inside(plus(dim(0, 6), 96, dim(1, 72)), 72, 180), store.inside(dim(0, 6), 1, 2));
   EXPECT_NE(store.inside(plus(dim(0, 6), 96, dim(1, 72)), 71, 180), store.inside(dim(0, 6), 1, 2));
   EXPECT_EQ(store.inside(plus(dim(0, 6), 96, dim(1, 72)), -20, 80), store.inside(dim(0, 6), 0, 1));
+  // Within one row both the row and the place in it are limited.
+  EXPECT_EQ(store.inside(plus(dim(0, 2), 48, dim(1, 48)), 50, 72),
+            store.product({store.inside(dim(0, 2), 1, 2), store.inside(dim(1, 48), 2, 24)}));
+  EXPECT_NE(store.inside(plus(dim(0, 3), 48, dim(1, 48)), 50, 100),
+            store.product({store.inside(dim(0, 3), 1, 3), store.inside(dim(1, 48), 2, 24)}));
   const Term a = x({dim(0, 8)});
   EXPECT_EQ(
       store.sum(store.product({store.inside(dim(0, 8), 0, 3), a}), store.product({store.inside(dim(0, 8), 3, 8), a})),
       a);
+}
+
+TEST_F(Rules, termsWithOneConditionAreOne) {
+  const Term a = x({dim(0, 8)}), b = w({dim(0, 8)}), low = store.inside(dim(0, 8), 0, 3),
+             high = store.inside(dim(0, 8), 3, 8);
+  const Term apart = store.sum(store.product({low, a}), store.product({low, b}));
+  EXPECT_EQ(apart, store.product({low, store.sum(a, b)}));
+  EXPECT_NE(apart, store.product({low, store.sum(a, a)}));
+  EXPECT_EQ(store.sum(apart, store.product({high, a})), store.sum(a, store.product({low, b})));
+  EXPECT_EQ(store.sum({{1.0, apart}, {-1.0, store.product({low, b})}}), store.product({low, a}));
+}
+
+TEST_F(Rules, aStoreThatIsFullSaysSoEachTime) {
+  Store small(true, 20);
+  auto fill = [&] {
+    for (int64_t i = 0; i < 100; ++i) (void)small.leaf("x", {small.constant(i)});
+  };
+  EXPECT_THROW(fill(), Unproved);
+  EXPECT_THROW(fill(), Unproved);
+  EXPECT_LE(small.termCount(), 21u);
+  EXPECT_EQ(small.leaf("x", {small.constant(0)}), small.leaf("x", {small.constant(0)})); // one that it has
 }
 
 TEST_F(Rules, whatIsInOneFactorAloneIsSummedThere) {
