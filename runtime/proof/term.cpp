@@ -20,6 +20,14 @@ bool addExactly(double a, double b, double &total) {
 }
 bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
 
+// The power of two that all factors of a sum are, but for their signs: beside other factors it stands before the product,
+// as in 0.5 x (a + b) for x (0.5 a + 0.5 b). Else 1.
+double scaleOf(const std::vector<double> &factors) {
+  const double scale = std::fabs(factors[0]);
+  const bool isOne = std::ranges::all_of(factors, [&](double factor) { return std::fabs(factor) == scale; });
+  return isOne && std::exp2(std::ilogb(scale)) == scale && std::isfinite(1 / scale) ? scale : 1;
+}
+
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
 
@@ -452,6 +460,12 @@ Term Store::product(const std::vector<Term> &given) {
     }
   }
   mergeInside(factors);
+  if (std::ranges::count_if(factors, [&](Term t) { return kindOf(t) != Kind::Inside; }) > 1)
+    for (Term &t : factors)
+      if (const double scale = kindOf(t) == Kind::Sum ? scaleOf(definitionOf(t).factors) : 1; scale != 1) {
+        numbers.push_back(scale);
+        t = sum({{1 / scale, t}});
+      }
   if (Term distributed; useConditions(factors, distributed)) {
     std::vector<Term> all{distributed};
     for (double value : numbers) all.push_back(number(value));

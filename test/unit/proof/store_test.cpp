@@ -80,6 +80,15 @@ TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
   EXPECT_NE(twice, store.times(0.1 * 0.3, a));
 }
 
+TEST_F(Rules, powersOfTwoStandBeforeAProduct) {
+  const Term a = x({dim(0, 8)}), b = w({dim(0, 8)}), c = store.function("Exp", {a});
+  EXPECT_EQ(store.times(2, store.product({c, store.sum({{0.5, a}, {0.5, b}})})), store.product({c, store.sum(a, b)}));
+  EXPECT_EQ(store.times(0.25, store.product({c, store.sum({{4, a}, {-4, b}})})),
+            store.product({c, store.sum({{1, a}, {-1, b}})}));
+  EXPECT_NE(store.product({c, store.sum({{0.5, a}, {0.5, b}})}), store.product({c, store.sum(a, b)}));
+  EXPECT_EQ(store.product({store.sum({{0.5, a}, {0.5, b}})}), store.sum({{0.5, a}, {0.5, b}}));
+}
+
 TEST_F(Rules, partsOfAContractionAddUp) {
   // sum over c of sum over k < 8 of x[i, 8 c + k] w[8 c + k, j] = sum over k < 16
   const Atom c = coordinate(2), k = fresh(8), all = fresh(2), whole = fresh(16);
