@@ -78,13 +78,12 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
       const Atom a = over[i], b = over[j];
       const int64_t size = atom(b).size;
       if (i == j) continue;
-      bool isCandidate = false, isNever = false;
+      bool isCandidate = false;
       visitIndices(body, [&](Index index) {
-        const int64_t major = factorOf(index, a), minor = factorOf(index, b);
-        isCandidate = isCandidate || (minor != 0 && major == minor * size);
-        isNever = isNever || major != minor * size;
+        const int64_t minor = factorOf(index, b);
+        isCandidate = isCandidate || (minor != 0 && factorOf(index, a) == minor * size);
       });
-      if (!isCandidate || isNever) continue;
+      if (!isCandidate) continue;
       const Atom both = fresh(term(body).variables, atom(a).size * size);
       const Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
       if (divisionsOf(other, {both}) > divisionsOf(body, {a, b})) continue;

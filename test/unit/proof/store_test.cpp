@@ -89,6 +89,26 @@ TEST_F(Rules, powersOfTwoStandBeforeAProduct) {
   EXPECT_EQ(store.product({store.sum({{0.5, a}, {0.5, b}})}), store.sum({{0.5, a}, {0.5, b}}));
 }
 
+TEST_F(Rules, anIndexIsOneAlsoWherePartsOfItAreUnderConditions) {
+  // sum over h < 2, k < 8 of ([h < 1] x[k] + [h >= 1] w[k] + y[8 h + k]) squared: k is 8 h + k in its half
+  const Atom h = fresh(2), k = fresh(8), whole = fresh(16);
+  const Index at = store.of(whole);
+  auto square = [&](std::vector<Atom> over, Term low, Term high, Term all) {
+    const Term each = store.sum({{1.0, low}, {1.0, high}, {1.0, all}});
+    return sum(std::move(over), store.product({each, each}));
+  };
+  auto y = [&](Index index) { return store.leaf("y", {index}); };
+  const Term split =
+      square({h, k}, store.product({store.inside(store.of(h), 0, 1), x({store.of(k)})}),
+             store.product({store.inside(store.of(h), 1, 2), w({store.of(k)})}), y(plus(store.of(h), 8, store.of(k))));
+  auto joined = [&](int64_t from) {
+    return square({whole}, store.product({store.inside(at, 0, 8), x({at})}),
+                  store.product({store.inside(at, 8, 16), w({store.subtract(at, number(from))})}), y(at));
+  };
+  EXPECT_EQ(split, joined(8));
+  EXPECT_NE(split, joined(7));
+}
+
 TEST_F(Rules, partsOfAContractionAddUp) {
   // sum over c of sum over k < 8 of x[i, 8 c + k] w[8 c + k, j] = sum over k < 16
   const Atom c = coordinate(2), k = fresh(8), all = fresh(2), whole = fresh(16);
