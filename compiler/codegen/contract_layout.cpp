@@ -73,10 +73,10 @@ double efficiency(int64_t size) { return double(size) / double(size + 8); }
 
 constexpr double flopsPerSecond = 1e11, bytesPerSecond = 1e10, secondsPerProduct = 1e-7;
 
-// Is k innermost, and everything else where the alignment wants it?
+// Is k innermost, and are all sizes of the matrices and all other strides multiples of the alignment?
 bool isKMajor(const ContractIndices &c, const std::vector<Run> &loops, const Run &m, const Run &n, const Run &k) {
-  auto fits = [&](int64_t stride) { return stride % c.alignment == 0; };
-  return k.lhs == 1 && k.rhs == 1 && (m.size == 1 || fits(m.lhs)) && (n.size == 1 || fits(n.rhs)) &&
+  auto fits = [&](int64_t number) { return number % c.alignment == 0; };
+  return k.lhs == 1 && k.rhs == 1 && fits(m.size) && fits(n.size) && fits(k.size) && fits(m.lhs) && fits(n.rhs) &&
          std::all_of(loops.begin(), loops.end(), [&](const Run &loop) { return fits(loop.lhs) && fits(loop.rhs); });
 }
 

@@ -20,7 +20,8 @@ using IndexStrides = std::vector<std::optional<int64_t>>;
 struct ContractIndices {
   std::vector<int64_t> sizes; // of every index letter
   IndexStrides lhs, rhs, out;
-  // Not 0: both operands must have k innermost, and their other strides must be multiples of it.
+  // Not 0: both operands must have k innermost, and their other strides and m, n and k of the matrices that are
+  // multiplied must be multiples of it. Those of the whole contraction must be such.
   int64_t alignment = 0;
   bool copiesLhs = false, copiesRhs = false; // in any case
 };

@@ -48,7 +48,7 @@ void numberProducts(func::FuncOp function) {
   for (Operation &op : function.getBody().front()) {
     onnx::ContractOp gradient = gradientProduct(&op);
     OpOperand *shared = gradient ? sharedUse(gradient) : nullptr;
-    if (!shared) continue;
+    if (!shared || op.hasAttr(productAttr)) continue;
     Operation *forward = shared->getOwner();
     if (!forward->hasAttr(productAttr)) forward->setAttr(productAttr, builder.getI64IntegerAttr(count++));
     op.setAttr(productAttr, forward->getAttr(productAttr));

@@ -60,7 +60,7 @@ constexpr Key all[] = {
   {"fp8", "`fp8`: how tensors are scaled ([precision.md](precision.md#fp8))", ""},
   {"fp8.scaling", "`delayed`: by the largest values of the steps before; `current`: by the tensor's own", "`delayed`"},
   {"fp8.history", "`delayed`: steps that count", "16"},
-  {"fp8.margin", "halvings of every scale", "0"},
+  {"fp8.margin", "halvings of every scale, at most 8", "0"},
   {"fp8.keep", "[globs](#globs) of weights whose products stay in bf16", "the weights of the last products"},
   {"trainable", "[globs](#globs); all other parameters are frozen", "`[\"*\"]`"},
   {"frozen_rows", "rows without gradient: `{\"*embed*\": [0]}` is PyTorch's `padding_idx=0`", "none"},

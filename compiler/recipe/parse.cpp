@@ -267,7 +267,7 @@ void readFp8(MapReader &recipe, Recipe &to) {
   if (reader.has("history") && to.fp8.scaling == Scaling::Current)
     reader.fail("history", "'history' is for scaling delayed, this recipe's is current; leave it out");
   reader.integer("history", to.fp8.history, {.least = 1, .most = 65536});
-  reader.integer("margin", to.fp8.margin, {.least = 0, .most = 64});
+  reader.integer("margin", to.fp8.margin, {.least = 0, .most = 8});
   if (reader.has("keep")) reader.texts("keep", to.fp8.keep.emplace());
   reader.finish();
 }

@@ -176,8 +176,8 @@ struct LossScale {
 // absolute value (amax) of this tensor, now or in the steps before.
 struct Fp8 {
   Scaling scaling = Scaling::Delayed;
-  int64_t history = 16;                         // delayed: steps whose amax counts
-  int64_t margin = 0;                           // halvings of the scale
+  int64_t history = 16; // delayed: steps whose amax counts
+  int64_t margin = 0;   // halvings of the scale, at most 8: they leave 10 of the 18 powers of two of e4m3
   std::optional<std::vector<std::string>> keep; // globs of weights whose products stay in bf16; absent: the last ones
 };
 

@@ -4,7 +4,7 @@
 //   y = Tanh(x)          forward                    dx = Mul(dy, Sub(1, Mul(y, y)))     backward, at y's location
 //
 // For a pipeline forward ops are numbered (`cleave.origin`) and backward ops bear the number of the op they
-// differentiate.
+// differentiate. For fp8 a product and those of its gradient bear one number (`cleave.product`).
 //
 // A parameter that the loss reads only through what is flat (Round, Floor) has the gradient 0, as in PyTorch.
 //
@@ -31,10 +31,12 @@ public:
   explicit BuildBackward(const TrainingOptions &options) {
     microbatches = options.microbatches;
     pipeline = options.pipeline;
+    numberProducts = options.numberProducts;
   }
   BuildBackward(const BuildBackward &other) : PassWrapper(other) {
     microbatches = other.microbatches.getValue();
     pipeline = other.pipeline.getValue();
+    numberProducts = other.numberProducts.getValue();
   }
   StringRef getArgument() const final { return "build-backward"; }
   StringRef getDescription() const final { return "append the gradients of all trained parameters"; }
@@ -62,13 +64,21 @@ public:
       for (auto [number, op] : llvm::enumerate(model.front().without_terminator()))
         op.setAttr(originName, IntegerAttr::get(IntegerType::get(&getContext(), 64), static_cast<int64_t>(number)));
     PhaseBuilder builder(model, Phase::Backward);
+    int64_t products = 0;
     contributions[loss].push_back(seed(builder, loss, namedResult(results, "loss_weight")));
     for (Operation *op : llvm::reverse(forward)) {
       Operation *last = model.front().getTerminator()->getPrevNode();
       if (failed(differentiate(builder, *op))) return signalPassFailure();
-      if (!pipeline) continue;
-      for (Operation *made = last->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>(); made = made->getNextNode())
-        made->setAttr(originName, op->getAttr(originName));
+      Attribute number;
+      if (numberProducts && isa<onnx::ContractOp>(op)) {
+        number = builder.getStringAttr("product." + Twine(products++));
+        op->setAttr(productName, number);
+      }
+      for (Operation *made = last->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
+           made = made->getNextNode()) {
+        if (pipeline) made->setAttr(originName, op->getAttr(originName));
+        if (number && isa<onnx::ContractOp>(made)) made->setAttr(productName, number);
+      }
     }
     if (failed(appendGradients(builder, model, results))) return signalPassFailure();
     setStepResults(model, results);
@@ -81,6 +91,9 @@ public:
 
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
   Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
+  Option<bool> numberProducts{*this, "number-products",
+                              llvm::cl::desc("give a product and those of its gradient one number"),
+                              llvm::cl::init(false)};
 
 private:
   DenseSet<StringAttr> trained;

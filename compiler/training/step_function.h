@@ -45,7 +45,8 @@ inline constexpr llvm::StringLiteral ruleName = "cleave.rule";
 // On ops that scale or observe tensors of fp8: they lie as their operands do, and in the planning problem the result is
 // the first operand.
 inline constexpr llvm::StringLiteral asideName = "cleave.aside";
-// On a product and those of its gradient, where they share no operand: the same for all (partition/mirrored_split.h).
+// On a product and those of its gradient: the same for all. BuildBackward gives it for fp8, Recompute where they share
+// no operand (partition/mirrored_split.h).
 inline constexpr llvm::StringLiteral productName = "cleave.product";
 // On a persistent tensor: a parameter. Stages of a pipeline that hold the parameter hold it, too.
 inline constexpr llvm::StringLiteral besideName = "cleave.beside";

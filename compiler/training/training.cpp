@@ -11,8 +11,10 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createBuildEvaluate());
   bool scaled = recipe.precision == recipe::Precision::Fp16;
   if (scaled) passes.addPass(createScaleLoss(recipe, options));
-  passes.addPass(createBuildBackward(options));
   const bool isEight = recipe.precision == recipe::Precision::Fp8;
+  TrainingOptions backward = options;
+  backward.numberProducts = isEight;
+  passes.addPass(createBuildBackward(backward));
   if (isEight) passes.addPass(createQuantizeProducts(recipe));
   passes.addPass(createAccumulateGradients(options));
   if (isEight) passes.addPass(createUpdateScales(recipe));

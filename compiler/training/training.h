@@ -48,6 +48,7 @@ struct TrainingOptions {
   std::vector<double> lossOfBatch = {}; // of several: lossTermsName, as one microbatch has it
   bool delayWeights = false;            // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
+  bool numberProducts = false; // a product and those of its gradient: cleave.product
   // Passes over the forward graph with its loss and labels, before the backward pass is built.
   std::function<void(mlir::OpPassManager &)> onForward = {};
 };

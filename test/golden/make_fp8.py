@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Train two small models with PyTorch's float8 types and record losses and gradient norms. Run by hand (needs torch, onnx):
+"""Train three small models with PyTorch's float8 types and record losses and gradient norms. Run by hand (needs torch, onnx):
 
-    make_fp8.py
+    make_fp8.py [CASE...]
 
 Each linear layer but the last rounds its input and weight to float8_e4m3fn and its gradient to float8_e5m2, with one scale a
 tensor, as docs/reference/precision.md says; sums are in float64. Other products round operands and results to bfloat16,
-the rest is float32. One folder of cases/ each: fp8_mlp and fp8_gpt, with delayed scaling, and fp8_mlp_current. cases.py
-compares. Splits with tensor parallelism round partial sums to bfloat16, which turns some roundings to 8 bits; so do other
+the rest is float32. An LSTM has two such products, one of the inputs and one of its states, whose scales all steps of the
+recurrence share. One folder of cases/ each: fp8_mlp, fp8_lstm and fp8_gpt, with delayed scaling, and fp8_mlp_current and
+fp8_lstm_current. cases.py compares. Splits with tensor parallelism round partial sums to bfloat16, which turns some roundings to 8 bits; so do other
 orders of sums before the softmax. Their losses are within 2e-3 (`cleave verify --proof` proves them); delayed and current scaling differ by 1e-3.
 """
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -91,15 +93,45 @@ class Bf16Product(torch.autograd.Function):
 
 class Linear(nn.Linear):
     """Exported as it is; with `scales` or `low` it trains in 8 or 16 bits."""
+    products = 1
     scales = None
     low = False
 
     def forward(self, x):
         if self.scales:
-            return Fp8Product.apply(x, self.weight, self.scales) + self.bias
+            return Fp8Product.apply(x, self.weight, self.scales[0]) + self.bias
         if self.low:
             return Bf16Product.apply(x, self.weight.T, True) + self.bias
         return super().forward(x)
+
+
+class Lstm(nn.LSTM):
+    """The same; PyTorch's order of gates."""
+    products = 2
+    scales = None
+
+    def forward(self, x):
+        if not self.scales:
+            return super().forward(x)[0]
+        inputs = Fp8Product.apply(x, self.weight_ih_l0, self.scales[0]) + self.bias_ih_l0
+        h = c = torch.zeros(len(x), self.hidden_size)
+        states = []
+        for t in range(x.shape[1]):
+            gates = inputs[:, t] + Fp8Product.apply(h, self.weight_hh_l0, self.scales[1]) + self.bias_hh_l0
+            i, f, g, o = gates.chunk(4, dim=-1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            states.append(h)
+        return torch.stack(states, dim=1)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = Lstm(16, 16, batch_first=True), Linear(16, 16)
+
+    def forward(self, x):
+        return self.head(self.lstm(x))
 
 
 class Mlp(nn.Module):
@@ -138,6 +170,8 @@ class Gpt(nn.Module):
 
 
 def case(name, model, inputs, data, recipe, loss_of, optimizer, splits, tolerances, scaling="delayed", history=16):
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     batches = {key: torch.from_numpy(value) for key, value in data.items()}
@@ -146,10 +180,10 @@ def case(name, model, inputs, data, recipe, loss_of, optimizer, splits, toleranc
                       dynamic_axes={inputs: {0: "batch"}, "out": {0: "batch"}}, do_constant_folding=False)
     np.savez(folder / "data.npz", **data)
     (folder / "recipe.yaml").write_text(recipe)
-    linear = [module for module in model.modules() if isinstance(module, Linear)]
-    for module in linear[:-1]:
-        module.scales = {kind: Scale(kind, scaling, history) for kind in TYPES}
-    linear[-1].low = True
+    *layers, last = [module for module in model.modules() if isinstance(module, (Linear, Lstm))]
+    for module in layers:
+        module.scales = [{kind: Scale(kind, scaling, history) for kind in TYPES} for _ in range(module.products)]
+    last.low = True
     optimizer = optimizer(model.parameters())
     losses, norms = [], []
     for step in range(STEPS):
@@ -160,12 +194,15 @@ def case(name, model, inputs, data, recipe, loss_of, optimizer, splits, toleranc
         losses.append(loss.item())
         norms.append(math.sqrt(sum(p.grad.double().square().sum().item() for p in model.parameters())))
         optimizer.step()
-        for module in linear[:-1]:
-            for scale in module.scales.values():
-                scale.step()
+        for scale in (scale for module in layers for scales in module.scales for scale in scales.values()):
+            scale.step()
     expected = {"steps": STEPS, "loss": losses, "grad_norm": norms, "splits": splits, "tol": tolerances}
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     print(name, losses, norms)
+
+
+def random_steps(seed):
+    return np.random.default_rng(seed).normal(size=(8 * STEPS, 5, 16)).astype(np.float32) * 2
 
 
 def main():
@@ -181,6 +218,13 @@ def main():
         torch.manual_seed(3)
         fp8 = "fp8: {scaling: delayed, history: 3}\n" if scaling == "delayed" else "fp8: {scaling: current}\n"
         case(name, Mlp(), "x", rows, mse + fp8 + data, F.mse_loss, sgd, splits if scaling == "delayed" else splits[:4],
+             {"tp2": 2e-3}, scaling, history=3)
+    steps = {"x": random_steps(11), "labels": random_steps(12)}
+    for name, scaling in (("fp8_lstm", "delayed"), ("fp8_lstm_current", "current")):
+        torch.manual_seed(4)
+        fp8 = "fp8: {scaling: delayed, history: 3}\n" if scaling == "delayed" else "fp8: {scaling: current}\n"
+        case(name, Recurrent(), "x", steps, mse + fp8 + data, F.mse_loss, sgd,
+             ["one", "ddp4", "tp2", "zero3", "m2", "pp2m2", "full"] if scaling == "delayed" else splits[:4],
              {"tp2": 2e-3}, scaling, history=3)
     text = random.integers(0, 32, size=(samples, 17))
     torch.manual_seed(5)

@@ -1,7 +1,7 @@
 // LayEightBitProducts: products on 8 bits as cuBLASLt's kernels take them: both operands with the index that is summed
 // over innermost ("TN"), sizes and leading dimensions multiples of 16 bytes. A product whose sizes on this device are
 // such is marked `cleave.k_major`: lowerContract copies operands that do not lie so. Others multiply the same numbers
-// in bf16, which holds each of them, and a warning says how many do.
+// in bf16, which holds each of them, and a warning says how many of a step do.
 //
 //   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {cleave.k_major}
 //   %y = onnx.Contract %qx, %qw : 24x32, 32x48     ->  onnx.Contract (bf16(%qx)), (bf16(%qw))
@@ -30,6 +30,14 @@ bool isAligned(onnx::ContractOp op) {
   return m % onnx::eightBitAlignment == 0 && n % onnx::eightBitAlignment == 0 && k % onnx::eightBitAlignment == 0;
 }
 
+// Does a step's warning count the products of this function? Evaluation, other microbatches and the next step's forward
+// pass repeat them; so does recomputation.
+bool isCounted(func::FuncOp function) {
+  StringRef name = function.getName();
+  return !name.starts_with("evaluate") && !name.starts_with("accumulate") && !name.ends_with(".last") &&
+         !name.ends_with(".ahead");
+}
+
 Value inSixteen(OpBuilder &builder, Operation *origin, Value value) {
   auto cast = onnx::CastOp::create(builder, origin->getLoc(), value, builder.getBF16Type());
   inherit(cast, origin);
@@ -47,7 +55,8 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto contract : function.getOps<onnx::ContractOp>()) {
         if (!onnx::isEightBitFloat(cast<RankedTensorType>(contract.getLhs().getType()).getElementType())) continue;
-        ++all;
+        const bool isOfStep = isCounted(function) && !contract->hasAttr("cleave.again");
+        if (isOfStep) ++all;
         if (isAligned(contract)) {
           contract->setAttr(kMajorAttr, UnitAttr::get(&getContext()));
           continue;
@@ -55,10 +64,10 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
         OpBuilder builder(contract);
         contract.getLhsMutable().assign(inSixteen(builder, contract, contract.getLhs()));
         contract.getRhsMutable().assign(inSixteen(builder, contract, contract.getRhs()));
-        if (++widened == 1) first = contract;
+        if (isOfStep && ++widened == 1) first = contract;
       }
     if (widened > 0)
-      first.emitWarning() << widened << " of " << all
+      first.emitWarning() << widened << " of a step's " << all
                           << " products on 8 bits have a size on a device that is no multiple "
                           << "of " << onnx::eightBitAlignment
                           << ", as cuBLASLt needs (this is the first): they multiply the "

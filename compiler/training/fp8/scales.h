@@ -4,11 +4,13 @@
 //   fp8.scale.input/W        what the input is multiplied by before it is rounded; 1 at first
 //   fp8.history.input/W      its largest absolute value ("amax") in the last steps, a ring; 0: none
 //
-// and all histories have one fp8.position, that of the oldest.
-// "input" and "weight" are rounded to e4m3, "gradient" to e5m2. Between the two passes a step function has the amax of
-// this step as result "fp8.amax.input/W".
+// and all histories have one fp8.position, that of the oldest. Several products of one weight share them.
+// "input" and "weight" are rounded to e4m3, "gradient" to e5m2. Between the two passes a step function has the amaxes
+// of this step as results "fp8.amax.input/W", one for each input of a product of W.
 #pragma once
 #include "dialects/onnx/formula.h"
+#include <cmath>
+#include <limits>
 
 namespace cleave::training {
 

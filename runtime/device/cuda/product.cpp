@@ -91,7 +91,7 @@ Status checkEight(const Product &product) {
   if (!isEight(product.a.type) && !isEight(product.b.type)) return Status::ok();
   const bool isLaid = product.a.transposed && !product.b.transposed;
   bool isAligned = product.a.alignment == 16 && product.b.alignment == 16 && product.d.alignment == 16;
-  for (int64_t size : {product.a.leading, product.b.leading, product.depth, product.d.rows,
+  for (int64_t size : {product.a.leading, product.b.leading, product.depth, product.d.rows, product.d.columns,
                        product.d.leading * typeBytes(product.d.type)})
     isAligned = isAligned && size % 16 == 0;
   if (!isLaid || !isAligned || product.a.type + product.b.type == 2 * realF8E5M2)

@@ -73,13 +73,13 @@ onnx.param @odd : tensor<16x24xf32> "parameter" {trainable = true, fill = 1.0}
 func.func @model(%x: tensor<8x32xf32> {onnx.name = "x"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<8x32xf32> {onnx.name = "dx"}, tensor<32x16xf32> {cleave.gradient = @w}) {
   %w = onnx.read @w {cleave.phase = "forward"} : tensor<32x16xf32>
   %o = onnx.read @odd {cleave.phase = "forward"} : tensor<16x24xf32>
-  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32> loc("fc")
-  %z = onnx.Contract %y, %o {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32> loc("odd")
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.product = "product.1", cleave.phase = "forward"} : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32> loc("fc")
+  %z = onnx.Contract %y, %o {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.product = "product.0", cleave.phase = "forward"} : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32> loc("odd")
   %l = onnx.ReduceSum %z {axes = array<i64: 0, 1>, cleave.phase = "forward"} : (tensor<8x24xf32>) -> tensor<f32>
   %dz = onnx.Broadcast %l {shape = array<i64: 8, 24>, dims = array<i64>, cleave.phase = "backward"} : (tensor<f32>) -> tensor<8x24xf32>
-  %dy = onnx.Contract %dz, %o {lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>, cleave.phase = "backward"} : (tensor<8x24xf32>, tensor<16x24xf32>) -> tensor<8x16xf32> loc("odd")
-  %dx = onnx.Contract %dy, %w {lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>, cleave.phase = "backward"} : (tensor<8x16xf32>, tensor<32x16xf32>) -> tensor<8x32xf32> loc("fc")
-  %dw = onnx.Contract %x, %dy {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward"} : (tensor<8x32xf32>, tensor<8x16xf32>) -> tensor<32x16xf32> loc("fc")
+  %dy = onnx.Contract %dz, %o {lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>, cleave.product = "product.0", cleave.phase = "backward"} : (tensor<8x24xf32>, tensor<16x24xf32>) -> tensor<8x16xf32> loc("odd")
+  %dx = onnx.Contract %dy, %w {lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>, cleave.product = "product.1", cleave.phase = "backward"} : (tensor<8x16xf32>, tensor<32x16xf32>) -> tensor<8x32xf32> loc("fc")
+  %dw = onnx.Contract %x, %dy {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.product = "product.1", cleave.phase = "backward"} : (tensor<8x32xf32>, tensor<8x16xf32>) -> tensor<32x16xf32> loc("fc")
   return %l, %dx, %dw : tensor<f32>, tensor<8x32xf32>, tensor<32x16xf32>
 }
 func.func @evaluate(%x: tensor<8x32xf32> {onnx.name = "x"}) -> (tensor<8x24xf32> {onnx.name = "loss"}) {

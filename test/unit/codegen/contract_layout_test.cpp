@@ -66,9 +66,10 @@ std::vector<double> multiply(const ContractLayout &layout, const std::vector<dou
   return out;
 }
 
-void expectProduct(const std::vector<int64_t> &sizes, const Letters &lhs, const Letters &rhs, const Letters &out,
-                   std::mt19937 &random) {
-  ContractIndices contraction{sizes, denseStrides(sizes, lhs), denseStrides(sizes, rhs), denseStrides(sizes, out)};
+ContractLayout expectProduct(const std::vector<int64_t> &sizes, const Letters &lhs, const Letters &rhs,
+                             const Letters &out, std::mt19937 &random, int64_t alignment = 0) {
+  ContractIndices contraction{sizes, denseStrides(sizes, lhs), denseStrides(sizes, rhs), denseStrides(sizes, out),
+                              alignment};
   auto a = randomTensor(elementsOf(sizes, lhs), random), b = randomTensor(elementsOf(sizes, rhs), random);
   std::vector<double> expected(elementsOf(sizes, out), 0);
   forAll(sizes, [&](const std::vector<int64_t> &index) {
@@ -96,6 +97,7 @@ void expectProduct(const std::vector<int64_t> &sizes, const Letters &lhs, const 
   EXPECT_TRUE(layout.lhsStrides[batch] == 1 || layout.lhsStrides[batch + 1] == 1);
   EXPECT_TRUE(layout.rhsStrides[batch] == 1 || layout.rhsStrides[batch + 1] == 1);
   EXPECT_EQ(layout.outStrides[batch + 1], 1);
+  return layout;
 }
 
 TEST(ContractLayout, MatrixProductCollapsesItsRows) {
@@ -162,6 +164,44 @@ TEST(ContractLayout, KInnermost) {
   odd.copiesLhs = false;
   odd.lhs[0] = 40; // rows of a wider tensor
   EXPECT_TRUE(chooseContractLayout(odd).copyLhs);
+}
+
+// n is 2 x 40: a loop over 2 would leave matrices of 40 columns, so the result is copied.
+TEST(ContractLayout, AlignedSizesOfTheMatricesThemselves) {
+  const std::vector<int64_t> sizes{8, 16, 32, 2, 40}; // b s k h d
+  ContractIndices einsum{.sizes = sizes, .alignment = 16};
+  einsum.lhs = denseStrides(sizes, {0, 1, 2}), einsum.rhs = denseStrides(sizes, {2, 3, 4}),
+  einsum.out = denseStrides(sizes, {0, 3, 1, 4});
+  ContractLayout layout = chooseContractLayout(einsum);
+  EXPECT_EQ(std::vector({layout.m, layout.n, layout.k}), (std::vector<int64_t>{128, 80, 32}));
+  EXPECT_TRUE(layout.batch.empty() && layout.copyOut);
+  einsum.alignment = 0;
+  EXPECT_FALSE(chooseContractLayout(einsum).copyOut);
+}
+
+// Groups of two letters whose sizes are multiples of 4 together, in any order of letters.
+TEST(ContractLayout, RandomAlignedContractions) {
+  std::mt19937 random(17);
+  const std::vector<std::pair<int64_t, int64_t>> pairs{{2, 2}, {1, 4}, {4, 1}, {4, 2}, {2, 6}, {3, 4}};
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<int64_t> sizes{1 + int64_t(random() % 3)}; // of the batch
+    for (int group = 0; group < 3; ++group) {              // m, n, k
+      auto [first, second] = pairs[random() % pairs.size()];
+      sizes.insert(sizes.end(), {first, second});
+    }
+    Letters lhs{0, 1, 2, 5, 6}, rhs{0, 3, 4, 5, 6}, out{0, 1, 2, 3, 4};
+    for (Letters *letters : {&lhs, &rhs, &out}) std::shuffle(letters->begin(), letters->end(), random);
+    ContractLayout layout = expectProduct(sizes, lhs, rhs, out, random, /*alignment=*/4);
+    const size_t batch = layout.batch.size();
+    EXPECT_EQ(layout.m % 4 + layout.n % 4 + layout.k % 4, 0);
+    EXPECT_TRUE(layout.lhsStrides[batch + 1] == 1 && layout.rhsStrides[batch] == 1);
+    for (size_t i = 0; i <= batch; ++i)
+      EXPECT_EQ(layout.lhsStrides[i] % 4 + layout.rhsStrides[i == batch ? batch + 1 : i] % 4, 0);
+    if (HasFailure()) {
+      ADD_FAILURE() << "round " << round;
+      return;
+    }
+  }
 }
 
 TEST(ContractLayout, RandomContractions) {

@@ -222,6 +222,10 @@ TEST(CudaProducts, EightBitsLieWithKInnermost) {
   EXPECT_THAT(refused(other), message);
   other = c, other.set_k(40);
   EXPECT_THAT(refused(other), message);
+  other = c, other.set_m(24);
+  EXPECT_THAT(refused(other), message);
+  other = c, other.set_n(40);
+  EXPECT_THAT(refused(other), message);
 }
 
 } // namespace

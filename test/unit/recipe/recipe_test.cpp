@@ -390,6 +390,8 @@ TEST(Recipe, Fp8) {
               HasSubstr("r.yaml:3: 'fp8' is for precision fp8, this recipe's is bf16"));
   EXPECT_THAT(refused("precision: fp8\nfp8: {scaling: blockwise}\n"), HasSubstr("r.yaml:3: "));
   EXPECT_THAT(refused("precision: fp8\nfp8: {history: 0}\n"), HasSubstr("at least 1"));
+  EXPECT_THAT(refused("precision: fp8\nfp8: {margin: 9}\n"),
+              HasSubstr("r.yaml:3: 'fp8.margin' must be at least 0 and at most 8, is 9"));
   EXPECT_THAT(refused("precision: fp8\nfp8: {scaling: current, history: 4}\n"),
               HasSubstr("'history' is for scaling delayed"));
   EXPECT_THAT(refused("precision: fp8\nfp8: {margins: 1}\n"), HasSubstr("did you mean 'margin'"));
