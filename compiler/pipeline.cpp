@@ -25,7 +25,7 @@
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
 //   layout      within partition, after ElideCollectives: ChooseChannelsLast, PlaceChannelsLast, ElideTransposes
 //               tensors of convolutions lie as the libraries' kernels want them
-//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters,
+//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, PullFactors, SelectHalves, AddInPlace, FormClusters,
 //               RecordOperations, LowerKernelsToLinalg, ScheduleKernels, LowerLibraryOps, LowerCollectives,
 //               CopyKeptValues, ScheduleCommands, PlanMemory
 //               VerifyPlan                no two live buffers overlap, collectives in one order

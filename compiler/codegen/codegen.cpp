@@ -104,6 +104,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createAbsorbContractTransposes());
   if (gpu) passes.addPass(createLayEightBitProducts());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
+  passes.addPass(createPullFactorsPass());
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createSplitSumsPass());
   passes.addPass(createRematerializeCheapPass());

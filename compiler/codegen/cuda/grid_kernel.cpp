@@ -226,8 +226,18 @@ private:
       reduced[sum] = s.shape == KernelSchedule::Rows ? Values{alongRow(sum, mine)} : downColumns(sum, mine);
     }
     if (ofUnit.empty()) return;
+    // One thread reads what the results are made of and then writes them: they may lie where it reads.
+    auto write = [&] {
+      compute(ofUnit, unit, g.width);
+      for (int number : ofUnit) store(number, unit, g.width, {});
+    };
+    const Frame before = unit;
     Value isFirst = g.team == 1 ? Value() : grid.equal(member, grid.number(0));
-    for (int number : ofUnit) store(number, unit, g.width, grid.both(isActive, isFirst));
+    if (Value condition = grid.both(isActive, isFirst))
+      grid.when(condition, write);
+    else
+      write();
+    unit = before;
   }
 
   // Stores and sums up at one item; the sums so far, with it.

@@ -51,11 +51,21 @@ bool isUnrolled(const KernelSchedule &s, const GridSchedule &grid) {
 }
 
 // Threads of a team read a row's or a column's own values at different times: only what one thread alone reads and
-// writes, element by element, may be written in place.
+// writes may be written in place. That is an element, or a value of which one thread makes the row's or column's
+// results at the end of a phase and no other makes anything.
 bool isSafeInPlace(const KernelSchedule &s, int64_t input) {
   if (s.reduced == 0) return true;
-  for (const KernelNode &node : s.nodes)
-    if (node.kind == KernelNode::Load && node.buffer == input && (node.set & s.reduced) != s.reduced) return false;
+  for (auto [number, load] : llvm::enumerate(s.nodes)) {
+    if (load.kind != KernelNode::Load || load.buffer != input || (load.set & s.reduced) == s.reduced) continue;
+    if ((load.set & s.reduced) != 0) return false;
+    SmallVector<char> needs(s.nodes.size(), 0);
+    needs[number] = 1;
+    for (size_t i = number + 1; i < s.nodes.size(); ++i) {
+      const KernelNode &node = s.nodes[i];
+      for (int producer : node.producers) needs[i] |= needs[producer];
+      if (needs[i] && (node.kind == KernelNode::Reduce || (node.set & s.reduced) != 0)) return false;
+    }
+  }
   return true;
 }
 

@@ -124,8 +124,11 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   }
   absorbIntoReductions();
   mergeAlongValues();
+  computeWhereRead();
   mergeReadersOfOneTensor();
+  mergeReadersOfOneKernel();
   mergeReadersOfReplaced();
+  releaseUpdates();
   std::vector<SmallVector<Operation *>> groups;
   for (Cluster &cluster : clusters)
     if (isWorthKernel(cluster)) groups.push_back(cluster.ops);
@@ -296,14 +299,11 @@ void ClusterGraph::mergeAlongValues() {
 // Last, reductions that read the same tensor: the gradients of a layer norm's weight and bias are two sums over one dy.
 void ClusterGraph::mergeReadersOfOneTensor() {
   auto mergeUsers = [&](Value value) {
-    int first = -1;
+    SmallVector<int> readers;
     for (Operation *user : value.getUsers()) {
-      int cluster = clusterOf(user);
-      if (cluster < 0 || !reduces(cluster)) continue;
-      if (first < 0)
-        first = cluster;
-      else if (cluster != first)
-        tryMerge(first, cluster);
+      const int cluster = clusterOf(user);
+      if (cluster < 0 || !reduces(cluster) || llvm::is_contained(readers, cluster)) continue;
+      if (llvm::none_of(readers, [&](int other) { return tryMerge(other, cluster); })) readers.push_back(cluster);
     }
   };
   for (BlockArgument argument : block.getArguments()) mergeUsers(argument);
@@ -311,6 +311,20 @@ void ClusterGraph::mergeReadersOfOneTensor() {
     for (Value result : op.getResults())
       if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && bytesOf(result) >= fewBytes)
         mergeUsers(result);
+}
+
+// And reductions of what one kernel stores: the parts of a batch norm's sums.
+void ClusterGraph::mergeReadersOfOneKernel() {
+  for (size_t kernel = 0; kernel < clusters.size(); ++kernel) {
+    SmallVector<int> readers;
+    for (Value output : outputsOfCluster(clusters[kernel].ops))
+      for (Operation *user : output.getUsers()) {
+        const int cluster = clusterOf(user);
+        if (!isReduction(user) || cluster < 0 || cluster == int(kernel) || llvm::is_contained(readers, cluster))
+          continue;
+        if (llvm::none_of(readers, [&](int other) { return tryMerge(other, cluster); })) readers.push_back(cluster);
+      }
+  }
 }
 
 // And the readers of a state or a parameter in its update, without a value between them: Lion's new momentum and the

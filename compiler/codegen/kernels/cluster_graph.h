@@ -19,6 +19,8 @@ namespace cleave::codegen {
 
 // Most tensors that a kernel reads and writes; a GPU's kernel has room for some 500 parameters.
 inline constexpr size_t maxBuffers = 28;
+// Most ops: keeps one kernel's code and registers within reason.
+inline constexpr size_t maxOps = 96;
 
 class ClusterGraph {
 public:
@@ -40,7 +42,13 @@ private:
   void absorbIntoReductions();
   void mergeAlongValues();
   void mergeReadersOfOneTensor();
+  void mergeReadersOfOneKernel();
   void mergeReadersOfReplaced();
+  void computeWhereRead();
+  std::optional<llvm::SmallVector<mlir::Operation *>> madeFromMemory(mlir::Operation *op) const;
+  bool computeIn(int reader, mlir::Value value, llvm::ArrayRef<mlir::Operation *> cone);
+  void eraseUnread(int cluster, llvm::ArrayRef<mlir::Operation *> ops);
+  void releaseUpdates();
   bool reduces(int cluster) const;
   bool tryMerge(int a, int b);
   bool takeOnePlace(int a, int b);

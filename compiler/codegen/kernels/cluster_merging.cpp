@@ -8,8 +8,6 @@
 using namespace mlir;
 namespace cleave::codegen {
 
-constexpr size_t maxOps = 96; // keeps one kernel's code and registers within reason
-
 bool ClusterGraph::tryMerge(int a, int b) {
   Cluster &first = clusters[a], &second = clusters[b];
   if (labels[first.ops.front()] != labels[second.ops.front()]) return false;

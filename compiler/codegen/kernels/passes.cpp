@@ -3,6 +3,7 @@
 
 namespace cleave::codegen {
 void registerKernelPasses() {
+  mlir::registerPass(createPullFactorsPass);
   mlir::registerPass([] { return createSplitReductionsPass(); });
   mlir::registerPass(createSplitSumsPass);
   mlir::registerPass(createRematerializeCheapPass);

@@ -5,6 +5,9 @@
 
 namespace cleave::codegen {
 
+// Takes factors that all elements of a column share out of the column's sum: a batch norm's backward sums become one of
+// the gradient and one of its product with the normalized tensor.
+std::unique_ptr<mlir::Pass> createPullFactorsPass();
 // Cuts a reduction over very many elements to few results in two, so that threads share it: sum of 2^20 elements
 // becomes 64 sums of 2^14, then one of 64. The cut depends on the shape and the kind of device only.
 std::unique_ptr<mlir::Pass> createSplitReductionsPass(bool gpu = false);
@@ -27,8 +30,8 @@ std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 // `gpu`: the kernels are for a GPU, a grain is what a block of threads does.
 std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 
-// Lets cleave-opt run each by name: -split-reductions, -split-sums, -rematerialize-cheap, -select-halves,
-// -form-clusters, -record-operations, -lower-kernels-to-linalg, -schedule-kernels.
+// Lets cleave-opt run each by name: -pull-factors, -split-reductions, -split-sums, -rematerialize-cheap,
+// -select-halves, -form-clusters, -record-operations, -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 
 // On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.

@@ -157,6 +157,75 @@ func.func @replaces_a_state(%g: tensor<64x64xf32>) -> tensor<64x64xf32> {
   return %1 : tensor<64x64xf32>
 }
 
+// A tensor that a kernel widens for its sums is widened again in the kernel behind: it stands in memory in 16 bits only.
+// CHECK-LABEL: func.func @widened_where_read
+// CHECK: %[[P:.*]] = plan.launch @{{k[0-9]+_cast_reducesum}}(%arg0) {{.*}} : (tensor<8x64x64xbf16>) -> tensor<8x64xf32>
+// CHECK: %[[S:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%[[P]])
+// CHECK: plan.launch @{{k[0-9]+_cast_sub}}(%[[S]], %arg0) {{.*}} -> tensor<8x64x64xf32>
+// CHECK-NOT: plan.launch
+// CHECK: return
+func.func @widened_where_read(%x: tensor<8x64x64xbf16>) -> tensor<8x64x64xf32> {
+  %0 = onnx.Cast %x {to = f32} : (tensor<8x64x64xbf16>) -> tensor<8x64x64xf32>
+  %p = onnx.ReduceSum %0 {axes = array<i64: 1>} : (tensor<8x64x64xf32>) -> tensor<8x64xf32>
+  %1 = onnx.ReduceSum %p {axes = array<i64: 0>} : (tensor<8x64xf32>) -> tensor<64xf32>
+  %2 = onnx.Broadcast %1 {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %3 = onnx.Sub %0, %2 : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  return %3 : tensor<8x64x64xf32>
+}
+
+// A product of two tensors would be read as two: it is stored once and read as one.
+// CHECK-LABEL: func.func @stored_where_made
+// CHECK: %[[P:.*]]:2 = plan.launch @{{k[0-9]+_mul_reducesum}}(%arg0, %arg1)
+// CHECK: %[[S:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%[[P]]#1)
+// CHECK: plan.launch @{{k[0-9]+_sub}}(%[[S]], %[[P]]#0)
+func.func @stored_where_made(%x: tensor<8x64x64xf32>, %y: tensor<8x64x64xf32>) -> tensor<8x64x64xf32> {
+  %0 = onnx.Mul %x, %y : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %p = onnx.ReduceSum %0 {axes = array<i64: 1>} : (tensor<8x64x64xf32>) -> tensor<8x64xf32>
+  %1 = onnx.ReduceSum %p {axes = array<i64: 0>} : (tensor<8x64xf32>) -> tensor<64xf32>
+  %2 = onnx.Broadcast %1 {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %3 = onnx.Sub %0, %2 : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  return %3 : tensor<8x64x64xf32>
+}
+
+// The parts of two sums that one kernel makes are added up by one kernel.
+// CHECK-LABEL: func.func @parts_of_one_kernel
+// CHECK: %[[P:.*]]:2 = plan.launch @{{k[0-9]+_.*}}(%arg0, %arg1)
+// CHECK: plan.launch @{{k[0-9]+_reducesum}}(%[[P]]#0, %[[P]]#1) {{.*}} -> (tensor<16xf32>, tensor<16xf32>)
+// CHECK-NOT: plan.launch
+// CHECK: return
+func.func @parts_of_one_kernel(%x: tensor<8x64x16xf32>, %y: tensor<8x64x16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+  %0 = onnx.Mul %x, %y : (tensor<8x64x16xf32>, tensor<8x64x16xf32>) -> tensor<8x64x16xf32>
+  %1 = onnx.ReduceSum %0 {axes = array<i64: 1>} : (tensor<8x64x16xf32>) -> tensor<8x16xf32>
+  %2 = onnx.ReduceSum %x {axes = array<i64: 1>} : (tensor<8x64x16xf32>) -> tensor<8x16xf32>
+  %3 = onnx.ReduceSum %1 {axes = array<i64: 0>} : (tensor<8x16xf32>) -> tensor<16xf32>
+  %4 = onnx.ReduceSum %2 {axes = array<i64: 0>} : (tensor<8x16xf32>) -> tensor<16xf32>
+  return %3, %4 : tensor<16xf32>, tensor<16xf32>
+}
+
+// An update leaves the kernel that makes its gradient when a kernel behind that one reads the old parameter: the new
+// one can then take its place.
+// CHECK-LABEL: func.func @released_update
+// CHECK: %[[P:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%arg0) {cleave.phase = "backward"
+// CHECK: %[[S:.*]]:2 = plan.launch @{{k[0-9]+_reducesum_mul}}(%[[P]]{{.*}}) {cleave.phase = "backward"
+// CHECK: %[[Y:.*]] = plan.launch @{{.*}}(%{{.*}}) {cleave.phase = "backward"{{.*}} -> tensor<8x64x64xf32>
+// CHECK: %[[W:.*]] = plan.launch @{{k[0-9]+_sub}}(%{{.*}}) {cleave.phase = "update"
+// CHECK: onnx.write @scale, %[[W]]
+// CHECK: return %[[Y]]
+onnx.param @scale : tensor<64xf32> "parameter" {fill = 1.0 : f64, trainable = true}
+func.func @released_update(%x: tensor<8x64x64xf32>) -> tensor<8x64x64xf32> {
+  %w = onnx.read @scale {cleave.phase = "forward"} : tensor<64xf32>
+  %p = onnx.ReduceSum %x {axes = array<i64: 1>, cleave.phase = "backward"} : (tensor<8x64x64xf32>) -> tensor<8x64xf32>
+  %g = onnx.ReduceSum %p {axes = array<i64: 0>, cleave.phase = "backward"} : (tensor<8x64xf32>) -> tensor<64xf32>
+  %d = onnx.Mul %g, %g {cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %bd = onnx.Broadcast %d {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %bw = onnx.Broadcast %w {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %m = onnx.Mul %x, %bw {cleave.phase = "backward"} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %y = onnx.Sub %m, %bd {cleave.phase = "backward"} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %n = onnx.Sub %w, %g {cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  onnx.write @scale, %n {cleave.phase = "update"} : tensor<64xf32>
+  return %y : tensor<8x64x64xf32>
+}
+
 // CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
 // CHECK-SAME: flat
 // CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)

@@ -55,6 +55,37 @@ TEST(Grid, ColumnsOfEveryNumber) {
     }
 }
 
+// The update of a batch norm's scale by sums that were made in parts: one thread of a column reads parameter and moment
+// and writes them, so they stay where they are. The factor is read by all of a column's threads before, and does not.
+TEST(Grid, WhatOneThreadOfATeamReadsIsWrittenInPlace) {
+  for (int64_t parts : {1, 2, 100})
+    for (int64_t columns : {37, 260}) {
+      SCOPED_TRACE(fmt::format("{} parts of {} columns", parts, columns));
+      std::string whole = fmt::format("tensor<{}x{}xf32>", parts, columns),
+                  sums = fmt::format("tensor<{}xf32>", columns);
+      std::string same = fmt::format("({0}, {0}) -> {0}", sums);
+      KernelMachine machine(fmt::format(R"(func.func @f(%x: {0}, %p: {1}, %m: {1}, %f: {1}) -> ({1}, {1}, {1}) {{
+        %0 = onnx.Broadcast %f {{shape = array<i64: {3}, {4}>, dims = array<i64: 1>}} : ({1}) -> {0}
+        %1 = onnx.Mul %x, %0 : ({0}, {0}) -> {0}
+        %2 = onnx.ReduceSum %1 {{axes = array<i64: 0>}} : ({0}) -> {1}
+        %3 = onnx.Add %m, %2 : {2}
+        %4 = onnx.Sub %p, %3 : {2}
+        %5 = onnx.Mul %f, %2 : {2}
+        return %3, %4, %5 : {1}, {1}, {1}
+      }})",
+                                        whole, sums, same, parts, columns));
+      ASSERT_TRUE(machine.compile(KernelMachine::Device::Gpu));
+      ASSERT_EQ(machine.launches().size(), 1u);
+      machine.expectSame(machine.randomInputs(4), 2e-6);
+      if (parts == 1) continue; // nothing is summed up
+      plan::LaunchOp launch = machine.launches()[0];
+      const llvm::ArrayRef<int64_t> inplace = launch.getInplace();
+      for (size_t i = 0; i < inplace.size(); i += 2)
+        EXPECT_NE(llvm::cast<mlir::BlockArgument>(launch.getInputs()[inplace[i]]).getArgNumber(), 3u);
+      EXPECT_EQ(inplace.size(), 12u); // pairs: parameter and moment, each under any of the three results
+    }
+}
+
 TEST(Grid, ElementsOfEveryNumber) {
   for (int64_t count : {1, 3, 4, 1023, 1024, 1025, 5000})
     check(fmt::format(R"(func.func @f(%x: tensor<{0}xf32>, %m: tensor<{0}xi1>) -> tensor<{0}xf32> {{
