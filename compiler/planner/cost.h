@@ -38,6 +38,7 @@ struct CostSums {
   // Bytes, once.
   double parameters = 0, gradients = 0, optimizer = 0;
   double host = 0;       // state in the host's memory
+  double staged = 0;     // inputs of the step that runs and of the next one, where they come to a GPU
   double keptOfLast = 0; // what the last microbatch keeps, where it alone is not recomputed
   double sums = 0;       // what sums of gradients take more than parameters lie (sumBytes)
   double combined = 0;   // of gradients: what is combined over tp beside them (combinedBytes)

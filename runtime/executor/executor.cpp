@@ -282,9 +282,7 @@ Status Executor::begin(const std::string &name, std::span<const std::byte *const
     return of;
   };
   begun.emplace_back(work(programs.front()->program()).routine, step);
-  if (streams)
-    if (Status status = streams->begin(name, work(programs.front()->program())); !status)
-      noteFailure(streams->failedRank(), step, status);
+  if (streams) streams->begin(name, work(programs.front()->program()));
   for (std::unique_ptr<Rank> &rank : ranks) rank->begin(work(rank->program()));
   return Status::ok();
 }

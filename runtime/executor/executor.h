@@ -64,7 +64,7 @@ public:
                                             std::span<const std::byte *const> next = {});
   // At most two routines are begun and not finished. A rank begins the second when it has ended the first, whatever the
   // others do. The inputs are read until the routine is finished, and the arrays of pointers, too; on GPUs until
-  // begin() returns.
+  // begin() returns. Devices' errors are told by the finish() of the routine that they are of.
   Status begin(const std::string &routine, std::span<const std::byte *const> inputs, int64_t step, int64_t skipped = 0,
                std::span<const std::byte *const> next = {});
   Result<std::map<std::string, double>> finish(); // the one that was begun first

@@ -121,6 +121,7 @@ Status StepData::bind(const std::string &input, const void *array, int64_t bytes
         if (fields[length][feed.field].name == input) {
           feed.bound = bytes == wanted[length] ? static_cast<const std::byte *>(array) : nullptr;
           feed.isBound = true;
+          if (feeds.lengths.size() > 1) feeds.isBegun = false; // the samples' length is chosen again
         }
   }
   return Status::ok();
@@ -161,10 +162,9 @@ Status StepData::restore(const SamplerState &state, int64_t step) {
   return sampler ? sampler->restore(state) : Status::ok();
 }
 
-// Takes the samples of a batch and reads them; beside the step by threads, which endFill waits for.
-Status StepData::beginFill(Feeds &feeds, Part part, Sampler *order) {
+// Takes the samples of a batch.
+Status StepData::draw(Feeds &feeds, Sampler *order) {
   feeds.indices.clear();
-  feeds.reading.clear();
   if (order) feeds.before = order->state();
   const std::vector<Field> &known = fields.back();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
@@ -182,6 +182,12 @@ Status StepData::beginFill(Feeds &feeds, Part part, Sampler *order) {
     }
     feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
   }
+  return Status::ok();
+}
+
+// Reads the samples; beside the step by threads, which endFill waits for.
+Status StepData::beginFill(Feeds &feeds, Part part) {
+  feeds.reading.clear();
   CLEAVE_RETURN_IF_ERROR(chooseLength(feeds, data.empty() ? nullptr : (data.back().*part).get()));
   if (data.empty()) return Status::ok();
   const Dataset *from = (data[feeds.length].*part).get();
@@ -258,21 +264,34 @@ Status StepData::endFill(Feeds &feeds) {
 
 Status StepData::begin(int64_t step) {
   Feeds &feeds = feedsOf(step);
-  if (feeds.step == step) return Status::ok();
-  feeds.step = step, drawn = step + 1;
-  return beginFill(feeds, &DataSource::train, sampler.get());
+  if (feeds.step != step) {
+    feeds.isBegun = false;
+    if (Status status = draw(feeds, sampler.get()); !status) {
+      feeds.step = -1; // it has no step's samples
+      if (sampler) CLEAVE_RETURN_IF_ERROR(sampler->restore(feeds.before));
+      return status;
+    }
+    feeds.step = step, drawn = step + 1;
+  }
+  if (feeds.isBegun) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(beginFill(feeds, &DataSource::train));
+  feeds.isBegun = true;
+  return Status::ok();
 }
 
 // On GPUs the host's cores have nothing else to do.
 bool StepData::isReadBeside(const Dataset &from) const { return from.isSlow() || source.has_cuda(); }
 
 Status StepData::ready(int64_t step) {
-  CLEAVE_RETURN_IF_ERROR(begin(step));
-  return endFill(feedsOf(step));
+  Status status = begin(step);
+  if (status) status = endFill(feedsOf(step));
+  if (status) return status;
+  feedsOf(step).isBegun = false;
+  return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("step {}: {}", step + 1, status.message())};
 }
 
-Status StepData::readAhead(int64_t end) {
-  return train() && isReadBeside(*train()) && drawn < end ? begin(drawn) : Status::ok();
+void StepData::readAhead(int64_t end) {
+  if (train() && isReadBeside(*train()) && drawn < end) (void)begin(drawn);
 }
 
 Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {
@@ -286,7 +305,8 @@ Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step)
   Sampler order(data.back().evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
   double sum = 0, weights = 0;
   for (int64_t run = 0; run < batches * runs; ++run) {
-    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation, &order));
+    CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
+    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation));
     CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
     auto outputs = engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step);
     if (!outputs) return outputs.status();

@@ -33,7 +33,7 @@ public:
   bool evaluates() const { return evaluateEvery > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
 
-  // All samples of the step are read and checked.
+  // All samples of the step are read and checked. Error: names the step; the next call reads the same samples again.
   Status ready(int64_t step);
   // As Executor::begin takes them, after ready().
   const std::vector<const std::byte *> &pointers(int64_t step) { return feedsOf(step).pointers; }
@@ -41,9 +41,9 @@ public:
   // together; 0: as many as the inputs have.
   size_t lengthOf(int64_t step) { return feedsOf(step).length; }
   int64_t positionsOf(int64_t step) { return feedsOf(step).positions; }
-  // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Errors of
-  // its data show in its ready().
-  Status readAhead(int64_t end);
+  // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Its errors
+  // show in its ready().
+  void readAhead(int64_t end);
   // The mean loss of the samples that are held out; none where the plan cannot evaluate.
   Result<std::optional<double>> evaluate(Executor &executor, int64_t step);
 
@@ -78,7 +78,8 @@ private:
     std::vector<std::vector<Feed>> lengths;  // by length of samples; in the order of inputsOf(routine)
     size_t length = 0;                       // which of them is filled
     int64_t positions = 0;                   // of the samples
-    int64_t microbatches = 0, step = -1;     // whose data they have
+    int64_t microbatches = 0, step = -1;     // whose samples they have
+    bool isBegun = false;                    // to be read
     std::vector<const std::byte *> pointers; // as Executor::run takes them
     std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
     SamplerState before;                     // of the sampler, when it gave them
@@ -93,7 +94,8 @@ private:
   Feeds &feedsOf(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
   Status begin(int64_t step);
   using Part = std::unique_ptr<Dataset> DataSource::*;
-  Status beginFill(Feeds &feeds, Part part, Sampler *order);
+  Status draw(Feeds &feeds, Sampler *order);
+  Status beginFill(Feeds &feeds, Part part);
   Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
   Status endFill(Feeds &feeds);
   Status takeBound(Feeds &feeds, Feed &feed, int64_t microbatch);

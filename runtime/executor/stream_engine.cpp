@@ -3,6 +3,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
 #include "runtime/plan/staged_inputs.h"
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
@@ -152,8 +153,8 @@ Status StreamEngine::fill(Routine &routine, const RankWork &work) {
   return Status::ok();
 }
 
-// To the stages, beside the run before this one; the first stream goes on when all are there.
-Status StreamEngine::upload(Routine &routine) {
+// Beside the run before this one.
+Status StreamEngine::copyToStages(Routine &routine) {
   for (size_t r = 0; r < programs.size(); ++r) {
     const CudaDevice &device = *devices[r];
     const cuda::Gpu &gpu = device.gpu();
@@ -166,6 +167,11 @@ Status StreamEngine::upload(Routine &routine) {
                     "cannot copy the inputs to the GPU"));
     CLEAVE_RETURN_IF_ERROR(copied[r][stageOf(turn)].record(device.uploads(), runNumber));
   }
+  return Status::ok();
+}
+
+// The first stream goes on when the inputs of all ranks are there.
+Status StreamEngine::awaitStages() {
   CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
   cuda::Stream first = devices.front()->stream(computeLane);
   for (const std::array<StreamEvent, 2> &events : copied)
@@ -173,34 +179,39 @@ Status StreamEngine::upload(Routine &routine) {
   return turnOf(turn).begin.record(first, runNumber);
 }
 
-Status StreamEngine::begin(const std::string &name, const RankWork &work) {
-  Status status = beginRoutine(routines.at(name), work);
-  if (!status) dropGraphs(); // communicators do not end, not even aborted, as long as a graph has calls of theirs
-  return status;
+void StreamEngine::begin(const std::string &name, const RankWork &work) {
+  const bool isSound = running.empty() || running.back().failure.isOk(); // else nothing comes behind it
+  Run &run = running.emplace_back(&routines.at(name), ++turn);
+  failed = programs.front()->id;
+  if (isSound) run.failure = beginRoutine(run, work);
+  run.failedRank = failed;
 }
 
 Status StreamEngine::finish(std::vector<double> &outputs) {
   Status status = finishRoutine(running.front(), outputs);
   running.pop_front();
-  if (!status) dropGraphs();
+  if (!status) dropGraphs(); // communicators do not end, not even aborted, as long as a graph has calls of theirs
   return status;
 }
 
-Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
-  failed = programs.front()->id;
-  bool isTraced = timing && timing->takes(work.step);
-  // A run that is timed, or waited for command by command, is alone.
-  for (Run &run : running)
-    if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
-  running.push_back({&routine, ++turn});
+// A run that is timed, or waited for command by command, is alone. One that is enqueued command by command begins when
+// the one before has ended, and so does what comes behind it: a stream takes so many commands, then the driver holds
+// the host up without a limit.
+Status StreamEngine::beginRoutine(Run &run, const RankWork &work) {
+  Routine &routine = *run.routine;
+  run.isTraced = timing && timing->takes(work.step);
+  if (run.isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEarlier());
   ++runNumber;
   CLEAVE_RETURN_IF_ERROR(fill(routine, work));
-  CLEAVE_RETURN_IF_ERROR(upload(routine));
+  CLEAVE_RETURN_IF_ERROR(copyToStages(routine));
+  if (std::ranges::any_of(running, [&](const Run &one) { return &one != &run && !one.isGraph; }))
+    CLEAVE_RETURN_IF_ERROR(awaitEarlier());
+  CLEAVE_RETURN_IF_ERROR(awaitStages());
   CLEAVE_RETURN_IF_ERROR(fabric.beginRun(runNumber));
   const cuda::Gpu &gpu = devices.front()->gpu();
   cuda::GraphExec &graph = routine.graphs[stageOf(turn)];
   // The first time, libraries load what they need, which a capture forbids.
-  if (isTraced) {
+  if (run.isTraced) {
     std::vector<cuda::Stream> streams;
     for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
     CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
@@ -209,27 +220,38 @@ Status StreamEngine::beginRoutine(Routine &routine, const RankWork &work) {
     CLEAVE_RETURN_IF_ERROR(captureOrGoOn(routine));
   }
   cuda::Stream first = devices.front()->stream(computeLane);
+  run.isGraph = graph;
   if (graph) {
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
     CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.graphLaunch(graph, first), "cannot launch the step's graph"));
-  } else
+  } else {
+    CLEAVE_RETURN_IF_ERROR(awaitEarlier());
     CLEAVE_RETURN_IF_ERROR(enqueue(routine));
+  }
   ++routine.runs;
   for (const auto &[traffic, sent] : routine.sent) traffic->count += sent.first, traffic->bytes += sent.second;
   CLEAVE_RETURN_IF_ERROR(gpu.enter());
   CLEAVE_RETURN_IF_ERROR(turnOf(turn).end.record(first, runNumber));
-  if (isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(running.back()));
-  if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->endRun());
+  if (run.isTraced || options.debug) CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
+  if (run.isTraced) CLEAVE_RETURN_IF_ERROR(timing->endRun());
+  return Status::ok();
+}
+
+// The runs before the last one have ended.
+Status StreamEngine::awaitEarlier() {
+  for (size_t i = 0; i + 1 < running.size(); ++i) CLEAVE_RETURN_IF_ERROR(awaitEnd(running[i]));
   return Status::ok();
 }
 
 Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
+  failed = run.failedRank;
+  if (!run.failure) return run.failure;
   failed = programs.front()->id;
-  CLEAVE_RETURN_IF_ERROR(awaitEnd(run));
-  for (size_t r = 0; r < programs.size(); ++r) {
-    failed = programs[r]->id;
-    CLEAVE_RETURN_IF_ERROR(fault(r, run.turn));
-  }
+  Status ended = awaitEnd(run);
+  // The GPU may have stopped in the next run, because of what this one computed.
+  CLEAVE_RETURN_IF_ERROR(faults(run));
+  failed = programs.front()->id;
+  CLEAVE_RETURN_IF_ERROR(ended);
   const std::byte *result = results[stageOf(run.turn)].data() + static_cast<int64_t>(programs.size()) * wordBytes;
   outputs.clear();
   for (const PreparedProgram::Output &output : programs.front()->outputsOf(run.routine->numbers.front())) {
@@ -237,12 +259,28 @@ Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
     result += wordBytes;
   }
   idle.reset();
-  if (running.size() == 1) return Status::ok();
-  const StreamEvent &next = turnOf(run.turn + 1).begin; // when its inputs are there
-  CLEAVE_RETURN_IF_ERROR(await(*run.routine, next, "the GPU stopped"));
-  Result<double> seconds = next.secondsSince(turnOf(run.turn).end);
+  if (running.size() == 1 || !running[1].failure) return Status::ok();
+  Run &next = running[1];
+  next.failure = awaitNext(run, next);
+  next.failedRank = programs.front()->id;
+  return Status::ok();
+}
+
+// The inputs of the run behind this one are there, whose commands wait for them.
+Status StreamEngine::awaitNext(const Run &run, const Run &next) {
+  const StreamEvent &begin = turnOf(next.turn).begin;
+  CLEAVE_RETURN_IF_ERROR(await(*next.routine, begin, "the GPU stopped"));
+  Result<double> seconds = begin.secondsSince(turnOf(run.turn).end);
   if (!seconds) return seconds.status();
   idle = std::max(0.0, *seconds);
+  return Status::ok();
+}
+
+Status StreamEngine::faults(const Run &run) {
+  for (size_t r = 0; r < programs.size(); ++r) {
+    failed = programs[r]->id;
+    CLEAVE_RETURN_IF_ERROR(fault(r, run.turn));
+  }
   return Status::ok();
 }
 
@@ -266,9 +304,9 @@ Status StreamEngine::capture(Routine &routine) {
 // Both ends of an exchange are in a graph or neither is: where one process cannot capture a routine, none has graphs.
 Status StreamEngine::captureOrGoOn(Routine &routine) {
   Status captured = capture(routine);
-  Result<bool> isOfAll = fabric.agree(captured.isOk());
-  if (!isOfAll) return isOfAll.status();
-  if (captured && *isOfAll) return Status::ok();
+  Result<uint64_t> refused = fabric.largest(!captured, options.timeoutSeconds);
+  if (!refused) return refused.status();
+  if (*refused == 0) return Status::ok();
   if (options.warn)
     options.warn(fmt::format("{}; steps go on without CUDA graphs, command by command",
                              captured ? "another process cannot capture the step as a graph" : captured.message()));
@@ -438,12 +476,13 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     if (!cursor.marked) CLEAVE_RETURN_IF_ERROR(recorder.begins(routine.log, r, lane, name, meets));
     cursor.marked = true;
     StreamTrace::Place place{r, programs[r]->id, lane};
-    if (timing) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
+    const bool isTraced = running.back().isTraced;
+    if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
     Result<bool> issued = item.command->issue();
     if (!issued) return inCommand(*item.source, issued.status());
     if (!*issued) return Status::ok();
     moved = true;
-    if (timing)
+    if (isTraced)
       CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
     CLEAVE_RETURN_IF_ERROR(recorder.ended(routine.log, r, lane, name, meets));
     cursor.marked = false;
@@ -530,10 +569,13 @@ Status StreamEngine::await(const Routine &routine, const StreamEvent &event, con
 }
 
 Status StreamEngine::awaitEnd(Run &run) {
-  if (std::exchange(run.hasEnded, true)) return Status::ok();
-  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
-  return await(*run.routine, turnOf(run.turn).end,
-               options.debug ? "the GPU stopped" : "the GPU stopped (--debug tells which command did it)");
+  if (run.ended) return *run.ended;
+  Status entered = devices.front()->gpu().enter();
+  run.ended = !entered
+                  ? entered
+                  : await(*run.routine, turnOf(run.turn).end,
+                          options.debug ? "the GPU stopped" : "the GPU stopped (--debug tells which command did it)");
+  return *run.ended;
 }
 
 } // namespace cleave::runtime

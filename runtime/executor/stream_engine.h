@@ -42,11 +42,11 @@ public:
   ~StreamEngine();
   // Streams' events and pinned memory for every routine.
   Status open();
-  // Reads the inputs and enqueues the routine; two may be begun and not finished. Error: names the command; what is
-  // enqueued is given up.
-  Status begin(const std::string &routine, const RankWork &work);
-  // Waits for the end of the routine that was begun first, of those not finished; the outputs of the first rank.
-  // Errors: likewise.
+  // Reads the inputs and enqueues the routine; two may be begun and not finished. Its errors are told by its finish():
+  // the run before it is finished first.
+  void begin(const std::string &routine, const RankWork &work);
+  // Waits for the end of the routine that was begun first, of those not finished; the outputs of the first rank. Error:
+  // names the command; what is enqueued is given up.
   Status finish(std::vector<double> &outputs);
   int64_t failedRank() const { return failed; } // whose error it was
   // Seconds in which the first GPU had nothing to do after the routine that was finished last, until the next one,
@@ -83,7 +83,10 @@ private:
   struct Run {
     Routine *routine;
     int64_t turn; // its number among all
-    bool hasEnded = false;
+    bool isTraced = false, isGraph = false;
+    Status failure = {}; // why it could not begin
+    int64_t failedRank = 0;
+    std::optional<Status> ended = {}; // how; none: nobody has waited for it
   };
   // The events of a turn, for as many turns as are looked at.
   struct Turn {
@@ -93,11 +96,12 @@ private:
 
   Status openRoutine(const std::string &name, Routine &routine);
   Status loadLibraryKernels();
-  Status beginRoutine(Routine &routine, const RankWork &work);
+  Status beginRoutine(Run &run, const RankWork &work);
   Status finishRoutine(Run &run, std::vector<double> &outputs);
   void dropGraphs(); // also of one that runs: it goes when it has ended
   Status fill(Routine &routine, const RankWork &work);
-  Status upload(Routine &routine);
+  Status copyToStages(Routine &routine);
+  Status awaitStages();
   Status enqueue(Routine &routine);
   Status capture(Routine &routine);
   Status captureOrGoOn(Routine &routine);
@@ -108,6 +112,9 @@ private:
   Status afterCommand(const Routine &routine, size_t rank, int lane, const plan::Command &command);
   Status await(const Routine &routine, const cuda::StreamEvent &event, const std::string &stopped);
   Status awaitEnd(Run &run);
+  Status awaitEarlier();
+  Status awaitNext(const Run &run, const Run &next);
+  Status faults(const Run &run);
   Status fault(size_t rank, int64_t turn) const;
   Turn &turnOf(int64_t turn) { return turns[static_cast<size_t>(turn) % turns.size()]; }
   size_t stageOf(int64_t turn) const { return static_cast<size_t>(turn) % 2; }

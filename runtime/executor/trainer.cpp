@@ -61,6 +61,7 @@ private:
     return (runsOn(source) || engine->takesInputsAhead()) && isFollowed(step) && !countsSkipped;
   }
   Status beginStep(int64_t step);
+  Status beginRoutine(int64_t step);
   Status readData(const std::function<Status()> &read); // and counts the time
   Status loadParameters();
   Status openState();
@@ -85,8 +86,8 @@ private:
   const plan::Plan &source;
   const plan::Training &training;
   TrainOptions options;
+  std::unique_ptr<StepData> data; // read by a step that goes on until the executor is gone
   std::unique_ptr<Executor> engine;
-  std::unique_ptr<StepData> data;
   std::unique_ptr<StateSaver> saver; // null without a folder of snapshots
   std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
   MetricsFile metricsFile;
@@ -95,7 +96,7 @@ private:
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
   std::string resumedFrom;              // a snapshot
-  int64_t begun = 0;                    // steps
+  int64_t begun = 0;                    // steps, of which `done` are finished
   int64_t endOfLast = 0;                // step, on the clock
   int64_t dataNanoseconds = 0;          // of the step under way
   Status failedAhead;                   // why the next step could not begin
@@ -248,7 +249,12 @@ Status PlanTrainer::readData(const std::function<Status()> &read) {
 
 Status PlanTrainer::beginStep(int64_t step) {
   CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
+  CLEAVE_RETURN_IF_ERROR(beginRoutine(step));
   ++begun;
+  return Status::ok();
+}
+
+Status PlanTrainer::beginRoutine(int64_t step) {
   const std::vector<const std::byte *> &own = data->pointers(step);
   if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
   if (!isFilled) {
@@ -256,8 +262,13 @@ Status PlanTrainer::beginStep(int64_t step) {
     if (!filled) return filled.status();
   }
   isFilled = runsIntoNext(step);
+  if (isFilled)
+    if (Status next = readData([&] { return data->ready(step + 1); }); !next) {
+      // The other processes run into the next step. Alone this step ends as the last one, and the next tells the error.
+      if (std::ssize(engine->devices()) < engine->mesh().numDevices()) return next;
+      isFilled = false;
+    }
   if (!isFilled) return engine->begin("drain", own, step, skipped);
-  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step + 1); }));
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
@@ -268,7 +279,10 @@ Result<StepMetrics> PlanTrainer::step() {
   const int64_t dataBefore = std::exchange(dataNanoseconds, 0);
   if (beginsNext(done)) failedAhead = beginStep(done + 1); // this one's results are told first
   if (failedAhead)
-    failedAhead = readData([&] { return data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max()); });
+    (void)readData([&] {
+      data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max());
+      return Status::ok();
+    });
   Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
   endOfLast = nowNanoseconds();
@@ -355,6 +369,7 @@ Status PlanTrainer::runToTheEnd() {
     Result<StepMetrics> taken = step();
     if (!taken) return taken.status();
     tell(*taken);
+    CLEAVE_RETURN_IF_ERROR(failedAhead); // before a vote on stopping, which may find that no step is left to tell it
     if (signal == 0) {
       Result<int> asked = vote.afterStep(taken->stepSeconds);
       if (!asked) return asked.status();

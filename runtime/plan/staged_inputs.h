@@ -7,6 +7,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/input_stages.h"
 #include <algorithm>
 
 namespace cleave::runtime {
@@ -17,8 +18,6 @@ struct StagedInput {
   int input;                      // of the action's fragment
   int64_t offset, bytes;          // in the stage
 };
-
-constexpr int64_t stagedAlignment = 256;
 
 // Gives the bytes of one stage.
 template <typename Visit>
@@ -47,7 +46,7 @@ inline int64_t stageBytes(const plan::Program &program) {
 }
 
 inline int64_t stagedBytes(const plan::Plan &plan, const plan::Program &program) {
-  return plan.has_cuda() ? 2 * stageBytes(program) : 0;
+  return plan.has_cuda() ? inputStages * stageBytes(program) : 0;
 }
 
 } // namespace cleave::runtime

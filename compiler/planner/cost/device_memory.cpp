@@ -88,7 +88,7 @@ MemoryBreakdown deviceMemory(const Setting &setting, const Cost &rank, double ke
           rank.gradients + rank.sums,
           rank.optimizer,
           kept + rank.keptOfLast + passingBytes(rank) + rank.transient,
-          buffers + ownWorkspace(setting, rank),
+          buffers + rank.staged + ownWorkspace(setting, rank),
           rank.host};
 }
 

@@ -3,6 +3,7 @@
 #include "compiler/planner/cost/update_bytes.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/policy.h"
+#include "runtime/plan/input_stages.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -182,6 +183,15 @@ std::vector<double> gradientsHandedOn(const SplitModel &model, const std::vector
   return bytes;
 }
 
+// Bytes of one input or label in the stages of a GPU, which have the microbatches one behind the other.
+double stagedBytes(const SplitModel &model, const Flow &flow) {
+  const TensorKind kind = model.problem->tensors[size_t(flow.tensor)].kind;
+  const bool isFed = kind == TensorKind::Input || kind == TensorKind::Label;
+  if (!isFed) return 0;
+  constexpr auto alignment = double(runtime::stagedAlignment);
+  return double(runtime::inputStages * model.setting.microbatches) * std::ceil(flow.bytes / alignment) * alignment;
+}
+
 } // namespace
 
 std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int> &choice) {
@@ -197,6 +207,7 @@ std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int>
 std::vector<Cost> unitMemory(const SplitModel &model, const std::vector<int> &choice) {
   const UnitLayout &layout = *model.layout;
   const Setting &setting = model.setting;
+  const bool isGpu = !computeCapability(model.cluster->device.kind).empty(); // the plan is for a GPU
   std::vector<Cost> memory(size_t(layout.kinds));
   auto partOf = [&](const UnitShare &share) {
     return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
@@ -229,6 +240,7 @@ std::vector<Cost> unitMemory(const SplitModel &model, const std::vector<int> &ch
       Cost &sum = memory[size_t(share.kind)];
       (isAgain ? sum.transient : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
+      if (isGpu) sum.staged += partOf(share) * stagedBytes(model, flow);
       sum.sums += partOf(share) * sums / double(flow.count);
       sum.combined += partOf(share) * combined / double(flow.count);
       sum.gathered += partOf(share) * gathered / double(flow.count);

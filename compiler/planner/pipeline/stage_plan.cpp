@@ -235,7 +235,10 @@ private:
       mostLive = std::max(mostLive, problem.leastLive(rank));
       room += std::max(0.0, problem.memoryLimit - workspace) / problem.leastLive(rank);
     }
-    room -= (all.stateBytes() + leastBesideOfTensor(all)) / mostLive;
+    double staged = 0;
+    for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind)
+      staged += problem.activity->of(int(kind), plain).staged * double(layout.sizeOfKind[kind]);
+    room -= (all.stateBytes() + staged + leastBesideOfTensor(all)) / mostLive;
     double kept = 0, again = 0;
     std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {

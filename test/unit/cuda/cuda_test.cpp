@@ -12,9 +12,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
 #include <unistd.h>
 
 namespace cleave::runtime::test {
@@ -152,10 +155,14 @@ TEST(Cuda, InputsAreCopiedWhileTheStepBeforeRuns) {
     gpu.hang("relu_gradient");
     ASSERT_TRUE(executor->begin("step", batches.pointers[3], 3).isOk());
     int before = gpu.uploads();
-    ASSERT_TRUE(executor->begin("step", batches.pointers[4], 4).isOk());
+    // Without graphs it begins the commands when those of step 3 have ended.
+    std::future<Status> begun =
+        std::async(std::launch::async, [&] { return executor->begin("step", batches.pointers[4], 4); });
+    if (graphs) begun.wait();
     for (int turn = 0; turn < 1000 && gpu.uploads() < before + 2; ++turn) ::usleep(10000);
     EXPECT_GE(gpu.uploads(), before + 2); // of every rank, while step 3 hangs
     gpu.hang("");
+    ASSERT_TRUE(begun.get().isOk());
     for (int step : {3, 4}) {
       ASSERT_TRUE(executor->finish().isOk()) << step;
       EXPECT_EQ(executor->idleSeconds().has_value(), step == 3); // nothing is begun behind step 4
@@ -194,6 +201,80 @@ TEST(Cuda, AFaultIsOfItsStepWhenTheNextOneHasBegun) {
   }
   EXPECT_THAT(messages[0], testing::HasSubstr("(check_finite): the loss is not finite"));
   EXPECT_EQ(messages[1], messages[0]);
+}
+
+// The next step is refused where it begins: the one before is finished, and each has its own number.
+TEST(Cuda, AnErrorOfTheNextStepIsToldByThatStep) {
+  MlpShape shape{.dp = 2};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  Batches batches(shape, 3);
+  std::vector<double> expected = train(*open(plan), shape, batches, false).losses;
+  Batches again(shape, 3);
+  std::unique_ptr<Executor> executor = open(plan, {.graphs = false});
+  loadWeights(*executor, mlpData(shape));
+  ASSERT_TRUE(executor->begin("step", again.pointers[0], 0).isOk());
+  gpu.refuse("mse", 701);
+  ASSERT_TRUE(executor->begin("step", again.pointers[1], 1).isOk());
+  auto first = executor->finish();
+  ASSERT_TRUE(first.isOk()) << first.status().message();
+  EXPECT_EQ(first->at("loss"), expected[0]);
+  ASSERT_TRUE(executor->begin("step", again.pointers[2], 2).isOk());
+  EXPECT_THAT(executor->finish().status().message(),
+              testing::StartsWith("rank 0, step 2, command 'loss' (launch): kernel 'mse' does not start"));
+  EXPECT_FALSE(executor->finish().isOk());
+}
+
+// A step whose kernel stops the GPU is the one that is told, not the one in whose begin() it shows.
+TEST(Cuda, AStoppedGpuIsToldByTheStepThatStoppedIt) {
+  MlpShape shape;
+  for (bool graphs : {true, false})
+    for (bool debug : {false, true}) {
+      FakeGpu gpu;
+      plan::Plan plan = gpu.planOf(mlpPlan(shape));
+      Batches batches(shape, 5);
+      std::unique_ptr<Executor> executor = open(plan, {.debug = debug, .graphs = graphs});
+      loadWeights(*executor, mlpData(shape));
+      for (int step = 0; step < 3; ++step) ASSERT_TRUE(executor->run("step", batches.pointers[size_t(step)], step));
+      gpu.fail("relu_gradient", 700);
+      ASSERT_TRUE(executor->begin("step", batches.pointers[3], 3).isOk());
+      ::usleep(50000); // it has stopped
+      (void)executor->begin("step", batches.pointers[4], 4);
+      EXPECT_THAT(executor->finish().status().message(), testing::StartsWith("rank 0, step 4, ")) << graphs << debug;
+    }
+}
+
+// A stream takes so many commands, then the driver holds the host up: what comes behind a stuck step is not given to
+// it.
+TEST(Cuda, AStuckStepIsToldWhenTheNextOneHasBegun) {
+  MlpShape shape{.dp = 2};
+  for (bool graphs : {true, false}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    Batches batches(shape, 2);
+    std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs, .timeoutSeconds = 0.5});
+    loadWeights(*executor, mlpData(shape));
+    gpu.hang("cleave_reduce_f32_sum");
+    ASSERT_TRUE(executor->begin("step", batches.pointers[0], 0).isOk());
+    ::usleep(50000); // it is stuck
+    gpu.depth(4);
+    std::atomic<bool> isOver{false};
+    std::thread rescue([&] { // else the test would not end
+      for (int turn = 0; turn < 500 && !isOver; ++turn) ::usleep(10000);
+      if (!isOver) gpu.depth(1u << 20);
+    });
+    const auto start = std::chrono::steady_clock::now();
+    (void)executor->begin("step", batches.pointers[1], 1);
+    gpu.depth(1u << 20);
+    Status status = executor->finish().status();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4)) << "graphs " << graphs;
+    isOver = true;
+    rescue.join();
+    gpu.hang("");
+    EXPECT_THAT(status.message(), testing::StartsWith("rank 0, step 1, the devices do not come to an end for 0.5 s"));
+    EXPECT_THAT(status.message(), testing::HasSubstr("rank 1: compute: before check_finite 'loss' of final 0 (10 of 14 "
+                                                     "commands done); communication: in all_reduce 'gradients'"));
+  }
 }
 
 // In the middle of a step, where collectives are half met, too.
@@ -269,6 +350,25 @@ TEST(Cuda, TracesEveryCommandOfTheFirstSteps) {
   int commands = 0;
   for (const plan::Command &command : plan.programs(0).fragments(0).commands()) commands += command.name() == "fc1";
   EXPECT_EQ(counts["fc1"], 3 * 2 * commands); // steps, ranks
+}
+
+TEST(Cuda, TracesTheStepsThatWereAskedFor) {
+  MlpShape shape{.dp = 2};
+  for (bool graphs : {true, false}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    std::unique_ptr<Executor> executor =
+        open(plan, {.trace = {.recordsPerLane = 1000, .firstStep = 3, .lastStep = 4}, .graphs = graphs});
+    loadWeights(*executor, mlpData(shape));
+    Batches batches(shape, 8);
+    Trained trained = train(*executor, shape, batches, true);
+    ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
+    for (const TraceLane &lane : executor->recorded()->all()) {
+      std::set<int64_t> steps;
+      for (const TraceLane::Record &record : lane.records) steps.insert(record.step + 1);
+      EXPECT_EQ(steps, (std::set<int64_t>{3, 4}));
+    }
+  }
 }
 
 // The fake refuses work of one GPU on a stream of another, and memory that a GPU was not let into.

@@ -82,6 +82,7 @@ FakeGpu::FakeGpu() {
   };
   find(addKernel, "fake_cuda_kernel"), find(failKernel, "fake_cuda_fail"), find(refuseKernel, "fake_cuda_refuse");
   find(hangKernel, "fake_cuda_hang"), find(setMemory, "fake_cuda_memory"), find(reset, "fake_cuda_reset");
+  find(setDepth, "fake_cuda_depth");
   find(launches, "fake_cuda_graph_launches"), find(bytes, "fake_cuda_allocated");
   find(copies, "fake_cuda_uploads"), find(capturedCopies, "fake_cuda_captured_uploads");
   find(setEpilogues, "fake_blas_epilogues"), find(refuseCapturedKernel, "fake_cuda_refuse_captured");

@@ -21,6 +21,7 @@ public:
   void exports(bool able) { setExports(able); }
   unsigned long long unexported() { return unexportedBytes(); }
   void hang(const char *kernel) { hangKernel(kernel); }
+  void depth(unsigned long long most) { setDepth(most); }
   void memory(unsigned long long bytes) { setMemory(bytes); }
   int graphLaunches() { return launches(); }
   unsigned long long allocated() { return bytes(); }
@@ -47,6 +48,7 @@ private:
   decltype(&fake_cuda_exports) setExports;
   decltype(&fake_cuda_unexported) unexportedBytes;
   decltype(&fake_cuda_hang) hangKernel;
+  decltype(&fake_cuda_depth) setDepth;
   decltype(&fake_cuda_memory) setMemory;
   decltype(&fake_cuda_graph_launches) launches;
   decltype(&fake_cuda_allocated) bytes;

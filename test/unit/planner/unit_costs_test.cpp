@@ -252,6 +252,33 @@ TEST(UnitCosts, GradientsAreCombinedBesideTheirSums) {
   EXPECT_EQ(deviceMemory(setting, work, 0, 0).total() - without, work.combined);
 }
 
+// A GPU has the inputs of the step that runs and of the next one beside the arena, all microbatches of both, in pieces
+// of 256 bytes, wherever tp splits what is made of them. On CPUs they lie in the host's memory.
+TEST(UnitCosts, InputsOfTwoStepsLieOnAGpu) {
+  ProblemBuilder b("rows", 48);
+  const int x = b.input("x", {48, 5}), w = b.parameter("w", {5, 64});
+  b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {x, w})});
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  for (const char *kind : {"h100-80g:4", "cpu:4"}) {
+    const Cluster cluster = *parseCluster(kind);
+    Setting setting;
+    setting.dp = setting.tp = 2;
+    setting.microbatches = 3;
+    const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+    const std::vector<int> choice(model.variables.size(), 0);
+    Cost device;
+    const std::vector<Cost> units = unitMemory(model, choice);
+    for (size_t u = 0; u < units.size(); ++u) device.add(units[u], double(model.layout->sizeOfKind[u]));
+    const double piece = 4.0 * 8 * 5; // of a device's 24 samples, a third
+    EXPECT_EQ(device.staged, cluster.device.isCpu() ? 0 : 2 * 3 * std::ceil(piece / 256) * 256);
+    Cost other = device;
+    other.staged = 0;
+    EXPECT_EQ(deviceMemory(setting, device, 0, 0).workspace - deviceMemory(setting, other, 0, 0).workspace,
+              device.staged);
+    EXPECT_GE(evaluate(model, choice).predicted.memory.workspace, device.staged);
+  }
+}
+
 TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   Setting setting;
   setting.dp = 4;

@@ -125,12 +125,14 @@ void fake_cuda_refuse_captured(const char *kernel, int error) {
 void fake_cuda_exports(bool able) { state().exports = able; }
 unsigned long long fake_cuda_unexported() { return state().unexported; }
 void fake_cuda_hang(const char *kernel) { setHanging(kernel); }
+void fake_cuda_depth(unsigned long long most) { setDepth(most); }
 int fake_cuda_graph_launches() { return state().graphLaunches; }
 unsigned long long fake_cuda_allocated() { return state().used; }
 int fake_cuda_uploads() { return state().uploads; }
 int fake_cuda_captured_uploads() { return state().capturedUploads; }
 void fake_cuda_reset() {
   setHanging("");
+  setDepth(SIZE_MAX);
   clearError();
   fake_blas_epilogues(0);
   State &s = state();

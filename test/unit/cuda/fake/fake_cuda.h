@@ -20,13 +20,14 @@ void fake_cuda_memory(unsigned long long bytes);               // that a GPU has
 void fake_cuda_fail(const char *kernel, int error);            // when it runs, later than its launch; "": none
 void fake_cuda_refuse(const char *kernel, int error);          // at its launch
 void fake_cuda_refuse_captured(const char *kernel, int error); // at its launch while streams are captured
-void fake_cuda_exports(bool able);         // whether others reach memory that says so when it is made
-unsigned long long fake_cuda_unexported(); // bytes made since the reset that do not say so
-void fake_cuda_hang(const char *kernel);   // while so; "": lets it go on
-int fake_cuda_graph_launches();            // so far
-unsigned long long fake_cuda_allocated();  // bytes, now
-int fake_cuda_uploads();                   // copies from pinned memory to a GPU that are done, those of graphs too
-int fake_cuda_captured_uploads();          // those that were put into a graph
-void fake_blas_epilogues(int error);       // 0; else what the heuristic says of every epilogue
-void fake_cuda_reset();                    // as at the start, but for kernels
+void fake_cuda_exports(bool able);             // whether others reach memory that says so when it is made
+unsigned long long fake_cuda_unexported();     // bytes made since the reset that do not say so
+void fake_cuda_hang(const char *kernel);       // while so; "": lets it go on
+void fake_cuda_depth(unsigned long long most); // operations that a stream takes before the host waits for it
+int fake_cuda_graph_launches();                // so far
+unsigned long long fake_cuda_allocated();      // bytes, now
+int fake_cuda_uploads();                       // copies from pinned memory to a GPU that are done, those of graphs too
+int fake_cuda_captured_uploads();              // those that were put into a graph
+void fake_blas_epilogues(int error);           // 0; else what the heuristic says of every epilogue
+void fake_cuda_reset();                        // as at the start, but for kernels
 }

@@ -22,6 +22,7 @@ std::set<Stream *> streams;
 std::set<Event *> events;
 std::atomic<int> failure{0};
 std::string hanging;
+size_t depth = SIZE_MAX;
 
 // A point that comes to pass.
 struct Happening {
@@ -98,6 +99,10 @@ struct Stream {
 namespace {
 enum : int { invalidHandle = 400, captureForbids = 900, captureUnjoined = 904, captureIsolation = 905, notReady = 600 };
 
+// The driver holds the caller up as long as the stream has no room.
+void awaitRoom(std::unique_lock<std::mutex> &guard, Stream *stream) {
+  changed.wait(guard, [&] { return stream->queue.size() < depth; });
+}
 bool capturing(Stream *stream) { return capture && capture->clocks.contains(stream); }
 void note(Operation operation) {
   ++capture->clocks[operation.stream][operation.stream];
@@ -130,13 +135,15 @@ int destroyStream(Stream *stream) {
 }
 
 int enqueue(Stream *stream, std::function<void()> work) {
-  std::lock_guard guard(lock);
+  std::unique_lock guard(lock);
   if (!streams.contains(stream) || stream->device != currentDevice) return invalidHandle;
   if (failure) return failure;
   if (capturing(stream))
     note({stream, std::move(work)});
-  else
+  else {
+    awaitRoom(guard, stream);
     stream->push(std::move(work));
+  }
   return 0;
 }
 
@@ -175,7 +182,7 @@ int destroyEvent(Event *event) {
 }
 
 int recordEvent(Event *event, Stream *stream) {
-  std::lock_guard guard(lock);
+  std::unique_lock guard(lock);
   if (!streams.contains(stream) || !events.contains(event)) return invalidHandle;
   if (stream->device != currentDevice || event->device != currentDevice) return invalidHandle;
   if (failure) return failure;
@@ -183,13 +190,15 @@ int recordEvent(Event *event, Stream *stream) {
   if (event->captured) {
     note({stream, nullptr, event, nullptr});
     capture->recorded[event] = capture->clocks[stream];
-  } else
+  } else {
+    awaitRoom(guard, stream);
     event->point = stream->pushPoint();
+  }
   return 0;
 }
 
 int waitEvent(Stream *stream, Event *event) {
-  std::lock_guard guard(lock);
+  std::unique_lock guard(lock);
   if (!streams.contains(stream) || !events.contains(event)) return invalidHandle;
   if (failure) return failure;
   if (event->captured && capture && capture->recorded.contains(event)) {
@@ -199,7 +208,9 @@ int waitEvent(Stream *stream, Event *event) {
   }
   if (capturing(stream)) return captureIsolation;
   if (event->captured) return 1; // of a capture that is over
-  if (event->point) stream->pushWait(event->point);
+  if (!event->point) return 0;
+  awaitRoom(guard, stream);
+  stream->pushWait(event->point);
   return 0;
 }
 
@@ -264,6 +275,11 @@ bool hasError() { return failure != 0; }
 void setHanging(const std::string &kernel) {
   std::lock_guard guard(lock);
   hanging = kernel;
+  changed.notify_all();
+}
+void setDepth(size_t most) {
+  std::lock_guard guard(lock);
+  depth = most;
   changed.notify_all();
 }
 void waitWhileHanging(const std::string &kernel) {

@@ -40,6 +40,7 @@ void setError(int error); // sticky, as a kernel's is
 void clearError();
 bool hasError();
 void setHanging(const std::string &kernel);
+void setDepth(size_t most); // operations that a stream takes before its callers wait
 void waitWhileHanging(const std::string &kernel);
 
 } // namespace fake
