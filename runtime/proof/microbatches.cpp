@@ -35,12 +35,9 @@ Term Store::gathered(Atom microbatch, int64_t low, int64_t high, Term t) {
 Term Store::gatheredFrom(Atom m, int64_t low, int64_t high, Term t) {
   if (!dependsOn(t, m)) return times(static_cast<double>(high - low), t);
   const DefinitionNode &made = definitionOf(t);
-  if (made.kind == Kind::Sum) {
-    const std::vector<Term> children = open(t);
-    std::vector<std::pair<double, Term>> parts;
-    for (size_t i = 0; i < children.size(); ++i)
-      parts.emplace_back(made.factors[i], gatheredFrom(m, low, high, children[i]));
-    return sum(parts);
+  if (auto parts = termsOf(t)) {
+    for (auto &[factor, part] : *parts) part = gatheredFrom(m, low, high, part);
+    return sum(*parts);
   }
   if (made.kind == Kind::Product) {
     std::vector<Term> outside, within;
