@@ -24,6 +24,9 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
+// Of a thread: a multiprocessor of 65,536 has room for 455 then. ptxas would take up to 255 where it has work at hand.
+constexpr int mostRegisters = 144;
+
 // LLVM's name for an operation that GPUs have an instruction for: the conversion to NVVM would call libdevice for each.
 StringRef intrinsicFor(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
@@ -55,6 +58,13 @@ void useInstructions(Operation *root) {
   }
 }
 
+void limitRegisters(Operation *root) {
+  root->walk([](LLVM::LLVMFuncOp function) {
+    if (function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
+      function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), Builder(function).getI32IntegerAttr(mostRegisters));
+  });
+}
+
 } // namespace
 
 void registerCudaDialects(DialectRegistry &registry) {
@@ -77,6 +87,7 @@ std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMConte
   passes.addPass(createArithToLLVMConversionPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
   if (failed(passes.run(module->getParentOfType<ModuleOp>()))) return nullptr;
+  limitRegisters(module);
   return translateModuleToLLVMIR(module, context, "cleave-kernels");
 }
 
