@@ -43,13 +43,15 @@ GRADIENT_LR = 1024.0
 # A ReLU's derivative jumps at 0. In the recorded training of this model, done in doubles, steps 3 to 6 have
 # pre-activations as near to 0 as 2e-7 of their root mean square (smallest of 65,536), which is float32's rounding: an
 # element may fall on the other side, after which the two trainings are not the same one. Up to the step given here the
-# usual bounds hold; after it losses stay within 5e-3, gradient norms within 5e-2, final norms within 1e-2.
+# usual bounds hold; after it those within which PyTorch stays in float32: with the samples of each batch in 150 other
+# orders, which is the same training (in doubles to 2e-13), losses are within 9.2e-3 and final norms within 2.4e-2
+# (layers.0.bn1.bias) of the recorded ones.
 # The same happens to `verify` with one sample a microbatch: among the first step's pre-activations one is 9.8e-9 of its
 # root mean square (microbatch 2, the fourth ReLU, element 5992). PyTorch in doubles, with the derivative of that one
 # element taken from the other side, has the plan's gradients: its norm (3.416323, not 3.416349), and the distance of
 # every tensor, of which the worst is 3.03e-3 either way. `verify` finds the same by asking the unsplit model.
 SAME_UP_TO_STEP = {"resnet_cifar": 3}
-LOSS_AFTER_KINK, NORM_AFTER_KINK, FINAL_AFTER_KINK = 5e-3, 5e-2, 1e-2
+LOSS_AFTER_KINK, NORM_AFTER_KINK, FINAL_AFTER_KINK = 1e-2, 5e-2, 2.5e-2
 
 # name -> (devices, split flags)
 SPLITS = {
