@@ -35,7 +35,7 @@ struct Proof {
   std::string firstGap() const; // "Softmax x: why"; "" where there is none
 };
 
-// Of a proof that `cleave compile` tries by itself: most small plans take fewer, and about a twentieth of its time.
+// `cleave compile` tries so many by itself: most small plans take fewer, and about a twentieth of its time.
 inline constexpr size_t fewExpressions = 30'000;
 
 // Where it takes more expressions than `most`, that is the gap. Error: a plan that the static verifier refuses, or

@@ -20,8 +20,8 @@ bool addExactly(double a, double b, double &total) {
 }
 bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
 
-// The power of two that all factors of a sum are, but for their signs: beside other factors it stands before the product,
-// as in 0.5 x (a + b) for x (0.5 a + 0.5 b). Else 1.
+// The power of two that all factors of a sum are, but for their signs: beside other factors it stands before the
+// product, as in 0.5 x (a + b) for x (0.5 a + 0.5 b). Else 1.
 double scaleOf(const std::vector<double> &factors) {
   const double scale = std::fabs(factors[0]);
   const bool isOne = std::ranges::all_of(factors, [&](double factor) { return std::fabs(factor) == scale; });

@@ -24,7 +24,7 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// Of a thread: a multiprocessor of 65,536 has room for 455 then. ptxas would take up to 255 where it has work at hand.
+// A thread has so many: a multiprocessor of 65,536 has room for 455 then. ptxas would take up to 255.
 constexpr int mostRegisters = 144;
 
 // LLVM's name for an operation that GPUs have an instruction for: the conversion to NVVM would call libdevice for each.
