@@ -15,15 +15,25 @@ bool Store::isUnderCondition(Term t) const {
   return isInside(t) || (kindOf(t) == Kind::Product && std::ranges::any_of(definitionOf(t).children, isInside));
 }
 
+// The conditions among a term's factors, in order, and the others.
+struct Store::Conditional {
+  std::vector<Term> conditions, others;
+};
+Store::Conditional Store::conditional(Term t) {
+  Conditional parts;
+  for (Term factor : kindOf(t) == Kind::Product ? open(t) : std::vector{t})
+    (kindOf(factor) == Kind::Inside ? parts.conditions : parts.others).push_back(factor);
+  std::ranges::sort(parts.conditions);
+  return parts;
+}
+
 // The terms of a sum, with their factors; [v < 8] (a + b) is [v < 8] a and [v < 8] b. Nothing: it is neither.
 std::optional<std::vector<std::pair<double, Term>>> Store::termsOf(Term t) {
   std::vector<Term> conditions;
   Term whole = t;
-  if (kindOf(t) == Kind::Product && isUnderCondition(t)) {
-    std::vector<Term> others;
-    for (Term factor : open(t)) (kindOf(factor) == Kind::Inside ? conditions : others).push_back(factor);
-    if (others.size() == 1) whole = others[0];
-  }
+  if (kindOf(t) == Kind::Product && isUnderCondition(t))
+    if (const Conditional parts = conditional(t); parts.others.size() == 1)
+      conditions = parts.conditions, whole = parts.others[0];
   if (kindOf(whole) != Kind::Sum) return std::nullopt;
   const std::vector<double> &factors = definitionOf(whole).factors;
   std::vector<std::pair<double, Term>> terms;
@@ -42,12 +52,9 @@ void Store::joinConditions(std::vector<std::pair<double, Term>> &sum_) {
   for (size_t i = 0; i < sum_.size(); ++i) {
     const Term t = sum_[i].second;
     if (!isUnderCondition(t)) continue;
-    std::vector<Term> conditions, own;
-    for (Term factor : kindOf(t) == Kind::Product ? open(t) : std::vector{t})
-      (kindOf(factor) == Kind::Inside ? conditions : own).push_back(factor);
-    std::ranges::sort(conditions);
-    alike[conditions].push_back(i);
-    others[i] = product(own);
+    const Conditional parts = conditional(t);
+    alike[parts.conditions].push_back(i);
+    others[i] = product(parts.others);
   }
   for (auto &[conditions, group] : alike) {
     if (group.size() < 2) continue;
@@ -72,9 +79,7 @@ bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < sum_.size(); ++i) {
     const Term t = sum_[i].second;
-    Piece piece{i, kindOf(t) == Kind::Product ? open(t) : std::vector<Term>{t}};
-    if (std::any_of(piece.factors.begin(), piece.factors.end(), [&](Term f) { return kindOf(f) == Kind::Inside; }))
-      pieces.push_back(std::move(piece));
+    if (isUnderCondition(t)) pieces.push_back({i, kindOf(t) == Kind::Product ? open(t) : std::vector{t}});
   }
   for (size_t a = 0; a < pieces.size(); ++a)
     for (size_t b = 0; b < pieces.size(); ++b) {
@@ -99,42 +104,19 @@ bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
 }
 
 // The terms of a sum that is one of the factors. In a square those with the same conditions stay together:
-// ([q] a + [k] b + [q] c) squared is [q] (a + c) (a + c) + [k] b b.
+// ([q] (a + c) + [k] b) squared is [q] (a + c) (a + c) + [k] b b.
 std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
   const std::vector<double> times = definitionOf(t).factors;
   const std::vector<Term> children = open(t);
-  std::vector<std::vector<Term>> others; // of each child: its factors that are no conditions
-  std::vector<std::pair<std::vector<Term>, std::vector<size_t>>> groups; // children by their conditions
-  for (size_t i = 0; i < children.size(); ++i) {
-    std::vector<Term> conditions;
-    others.emplace_back();
-    for (Term factor : kindOf(children[i]) == Kind::Product ? open(children[i]) : std::vector{children[i]})
-      (kindOf(factor) == Kind::Inside ? conditions : others.back()).push_back(factor);
-    std::ranges::sort(conditions);
-    auto known = std::ranges::find(groups, conditions, [](const auto &group) { return group.first; });
-    if (known == groups.end()) known = groups.insert(groups.end(), {conditions, {}});
-    known->second.push_back(i);
-  }
-  auto valueOf = [&](const std::vector<size_t> &group) {
-    std::vector<std::pair<double, Term>> terms;
-    for (size_t i : group) terms.emplace_back(times[i], product(others[i]));
-    return sum(terms);
-  };
   bool isSquare = std::ranges::count(factors, t) > 1;
-  for (const auto &[conditions, group] : groups)
-    isSquare = isSquare || std::ranges::find(factors, valueOf(group)) != factors.end();
+  for (size_t i = 0; i < children.size() && !isSquare; ++i)
+    isSquare = std::ranges::count(factors, sum({{times[i], product(conditional(children[i]).others)}})) > 0;
   std::vector<Term> pieces;
-  if (isSquare)
-    for (auto &[conditions, group] : groups) {
-      conditions.push_back(valueOf(group));
-      pieces.push_back(product(conditions));
-    }
-  else
-    for (size_t i = 0; i < children.size(); ++i) {
-      const auto each = termsOf(children[i]);
-      for (auto [factor, child] : each ? *each : std::vector{std::pair(1.0, children[i])})
-        pieces.push_back(times[i] * factor == 1 ? child : sum({{times[i], sum({{factor, child}})}}));
-    }
+  for (size_t i = 0; i < children.size(); ++i) {
+    const auto each = isSquare ? std::nullopt : termsOf(children[i]);
+    for (auto [factor, child] : each ? *each : std::vector{std::pair(1.0, children[i])})
+      pieces.push_back(times[i] * factor == 1 ? child : sum({{times[i], sum({{factor, child}})}}));
+  }
   return pieces;
 }
 

@@ -322,6 +322,8 @@ bool addsRounded(const plan::Plan &plan) {
   return false;
 }
 
+std::string told(const Gap &gap) { return fmt::format("{} {}: {}", gap.op, gap.tensor, gap.why); }
+
 } // namespace
 
 Result<Proof> prove(const plan::Plan &plan, size_t most) {
@@ -331,10 +333,6 @@ Result<Proof> prove(const plan::Plan &plan, size_t most) {
   Result<Proof> exact = prove(plan, most, false, /*stops=*/true);
   return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, most, true);
 }
-
-namespace {
-std::string told(const Gap &gap) { return fmt::format("{} {}: {}", gap.op, gap.tensor, gap.why); }
-} // namespace
 
 std::string Proof::firstGap() const { return gaps.empty() ? "" : told(gaps[0]); }
 

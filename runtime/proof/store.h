@@ -236,6 +236,8 @@ private:
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);
   bool isUnderCondition(Term t) const;
+  struct Conditional;
+  Conditional conditional(Term t);
   std::optional<std::vector<std::pair<double, Term>>> termsOf(Term t);
   void joinConditions(std::vector<std::pair<double, Term>> &terms);
   void inherit(DefinitionNode &made, Term child) const;
