@@ -22,6 +22,9 @@ inline constexpr size_t maxBuffers = 28;
 // Most ops: keeps one kernel's code and registers within reason.
 inline constexpr size_t maxOps = 96;
 
+// Are these operations of an update alone?
+bool isOfUpdate(llvm::ArrayRef<mlir::Operation *> ops);
+
 class ClusterGraph {
 public:
   explicit ClusterGraph(mlir::Block &block);

@@ -5,7 +5,6 @@
 //   kernel 1   %w = Cast %x : bf16 -> f32, stored;  %s = ReduceSum %w          %s = ReduceSum (Cast %x)
 //   kernel 2   ... reads %s and %w                                      ->     ... reads %s and %x
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/training/step_function.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -149,10 +148,7 @@ void ClusterGraph::computeWhereRead() {
 // An update is taken out of a kernel whose results are wanted by one that reads the old parameter: the new one could
 // not lie in the old one's place. It waits for the update's phase then, where equal ones are launched together.
 void ClusterGraph::releaseUpdates() {
-  auto isUpdate = [](Operation *op) {
-    auto phase = op->getAttrOfType<StringAttr>(training::phaseName);
-    return phase && phase.getValue() == "update";
-  };
+  auto isUpdate = [](Operation *op) { return isOfUpdate(op); };
   llvm::DenseMap<Attribute, Operation *> reads;
   for (auto read : block.getOps<onnx::ReadOp>()) reads.try_emplace(read.getParamAttr(), read);
   for (auto write : block.getOps<onnx::WriteOp>()) {

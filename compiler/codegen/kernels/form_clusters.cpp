@@ -23,6 +23,16 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+
+bool isOfUpdate(ArrayRef<Operation *> ops) {
+  return llvm::all_of(ops,
+                      [](Operation *op) {
+                        auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+                        return !phase || phase == "update";
+                      }) &&
+         llvm::any_of(ops, [](Operation *op) { return op->hasAttr("cleave.phase"); });
+}
+
 namespace {
 
 // The size that stands for any in a flat kernel.
@@ -77,18 +87,6 @@ void simplifyViews(Block &block) {
       op.erase();
     }
   }
-}
-
-// Are these operations of an update alone? Copies of a parameter tied across stages have kernels of their own, merged
-// with what else their ranks compute, and must stay the same bits: products and sums are not fused, which would depend
-// on what is beside them.
-bool isUpdate(ArrayRef<Operation *> ops) {
-  return llvm::all_of(ops,
-                      [](Operation *op) {
-                        auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-                        return !phase || phase == "update";
-                      }) &&
-         llvm::any_of(ops, [](Operation *op) { return op->hasAttr("cleave.phase"); });
 }
 
 // Gives each user its own clone of a free op, the last users first so that chains are cloned whole.
@@ -150,7 +148,9 @@ public:
     plan::KernelOp kernel =
         isFlat(*domain, ops, inputs, outputs) ? buildFlat(ops, inputs, outputs) : build(ops, inputs, outputs, scalars);
     kernel = mergeEqualOps(kernel);
-    if (isUpdate(ops)) kernel->setAttr(roundsEachAttr, builder.getUnitAttr());
+    // Copies of a parameter tied across stages have kernels of their own, merged with what else their ranks compute,
+    // and must stay the same bits: products and sums are not fused, which would depend on what is beside them.
+    if (isOfUpdate(ops)) kernel->setAttr(roundsEachAttr, builder.getUnitAttr());
     SmallVector<size_t> resultOf = dropEqualResults(kernel);
     kernel = unique(kernel, ops);
     Operation *last = ops.back();
