@@ -33,11 +33,6 @@ Type elementOf(Value value) {
 }
 Type withElement(Value value, Type element) { return cast<RankedTensorType>(value.getType()).clone(element); }
 
-bool isUpdate(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(phaseName);
-  return phase && phase == phaseText(Phase::Update);
-}
-
 // Gives elements of its operands, and zeros: rounding before it is rounding after it.
 bool isMovement(Operation *op) {
   if (auto pad = dyn_cast<onnx::PadOp>(op)) return pad.getValue().isZero();
@@ -61,7 +56,8 @@ public:
   void run() {
     SmallVector<Operation *> products;
     for (Operation &op : function.front())
-      if (onnx::isHeavy(&op) && !isUpdate(&op) && isFull(op.getResult(0)) && llvm::all_of(op.getOperands(), isFull))
+      if (onnx::isHeavy(&op) && !hasPhase(&op, Phase::Update) && isFull(op.getResult(0)) &&
+          llvm::all_of(op.getOperands(), isFull))
         products.push_back(&op);
     for (Operation *op : products)
       if (isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op))
@@ -98,7 +94,7 @@ private:
   // Nothing but sums and movement between the value and the update: it is a parameter's gradient, or a part of it.
   static bool isParameterGradient(Value value) {
     return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
-      if (isUpdate(user) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
+      if (hasPhase(user, Phase::Update) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
       return (isMovement(user) || isa<onnx::SumOp, onnx::AddOp>(user)) && isParameterGradient(user->getResult(0));
     });
   }
@@ -265,7 +261,7 @@ private:
         continue;
       }
       auto master = masters.find(read.getParam());
-      if (isUpdate(read) && master != masters.end())
+      if (hasPhase(read, Phase::Update) && master != masters.end())
         read.setParamAttr(master->second);
       else
         lowerRead(read);
@@ -279,7 +275,7 @@ private:
 
   static bool isCastToLow(Operation *user) {
     auto cast = dyn_cast<onnx::CastOp>(user);
-    return cast && !isUpdate(user) && elementOf(cast.getY()).getIntOrFloatBitWidth() == 16 &&
+    return cast && !hasPhase(user, Phase::Update) && elementOf(cast.getY()).getIntOrFloatBitWidth() == 16 &&
            isa<FloatType>(elementOf(cast.getY()));
   }
 
@@ -327,7 +323,7 @@ private:
         builder.setInsertionPointAfter(read);
         wide = onnx::CastOp::create(builder, user->getLoc(), value, full);
         inheritPlace(wide, read);
-        if (isUpdate(user)) inheritPlace(wide, user);
+        if (hasPhase(user, Phase::Update)) inheritPlace(wide, user);
       }
       if (user != wide) use.set(wide.getY());
     }

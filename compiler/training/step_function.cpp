@@ -95,6 +95,10 @@ StringRef phaseText(Phase phase) {
   }
   return "";
 }
+bool hasPhase(Operation *op, Phase phase) {
+  auto of = op->getAttrOfType<StringAttr>(phaseName);
+  return of && of == phaseText(phase);
+}
 
 PhaseBuilder::PhaseBuilder(func::FuncOp function, Phase phase) : OpBuilder(function.getContext()) {
   marker.phase = getStringAttr(phaseText(phase));

@@ -52,6 +52,7 @@ inline constexpr llvm::StringLiteral productName = "cleave.product";
 inline constexpr llvm::StringLiteral besideName = "cleave.beside";
 enum class Phase { Forward, Backward, Update };
 llvm::StringRef phaseText(Phase phase);
+bool hasPhase(mlir::Operation *op, Phase phase); // false: it has another one, or none
 
 // Inserts before the function's return and gives every op it inserts that has none its `cleave.phase`.
 class PhaseBuilder : public mlir::OpBuilder {

@@ -30,11 +30,6 @@ using cleave::onnx::Formula;
 namespace cleave::training {
 namespace {
 
-bool hasPhase(Operation *op, Phase phase) {
-  auto of = op->getAttrOfType<StringAttr>(phaseName);
-  return of && of == phaseText(phase);
-}
-
 // An operand of a product on 8 bits. The backward pass rounds a weight again rather than keep it: it may have been
 // gathered.
 enum class Role { Input, Weight, WeightAgain, Gradient };
