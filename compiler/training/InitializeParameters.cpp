@@ -1,7 +1,8 @@
 // InitializeParameters: what the recipe's `init` makes of the weights. With `from_model` they stay as the model's files
 // have them, but for those that a rule names; otherwise every parameter gets a constant (`fill`) or a distribution
 // (`init`) of the first rule that fits, drawn later by the counter-based generator: element i of a parameter is a
-// function of seed, parameter and i only.
+// function of seed, parameter and i only. Running statistics of weights made anew begin as in PyTorch: at mean 0,
+// variance 1.
 //
 //   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
 //   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
@@ -31,6 +32,7 @@ public:
   void runOnOperation() override {
     if (recipe.init.fromModel && recipe.init.rules.empty()) return;
     findInputMajor();
+    if (!recipe.init.fromModel) beginStatistics();
     std::vector<std::string> matches;
     for (const recipe::InitRule &rule : recipe.init.rules) matches.push_back(rule.match);
     const recipe::ParameterPatterns rules(matches);
@@ -55,6 +57,18 @@ private:
       auto read = node.getInputs()[1].getDefiningOp<onnx::ReadOp>();
       auto transposed = dyn_cast_or_null<IntegerAttr>(node.getOnnxAttributes().get("transB"));
       if (read && !(transposed && transposed.getInt())) inputMajor.insert(read.getParamAttr().getAttr());
+    });
+  }
+
+  void beginStatistics() {
+    getOperation().walk([&](onnx::NodeOp node) {
+      if (node.getOpType() != "BatchNormalization") return;
+      for (auto [operand, value] : {std::pair(3, 0.0), std::pair(4, 1.0)}) {
+        auto read = node.getInputs()[operand].getDefiningOp<onnx::ReadOp>();
+        if (!read) continue;
+        auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(node, read.getParamAttr());
+        if (param.getRole() == "running_statistic") fill(param, value);
+      }
     });
   }
 

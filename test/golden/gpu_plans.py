@@ -21,8 +21,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden  # noqa: E402
 
 PLANS = [("h100-80g:8x2", "fp32"), ("a100-80g:1", "fp32"), ("a100-80g:1", "bf16")]
-# A thread's: with 144 registers a multiprocessor of 65,536 has room for 455 threads.
-MOST_REGISTERS, MOST_SPILLED = 144, 32
+MOST_REGISTERS, MOST_SPILLED = 144, 32  # of a thread: numbers, bytes
+REGISTERS = 65536  # of a multiprocessor: a block that needs more does not start
 
 
 class Ptxas:
@@ -36,26 +36,30 @@ class Ptxas:
         script.parent.mkdir(parents=True)
         (folder / "ptxas" / "nvvm").symlink_to(real.parents[1] / "nvvm")  # libdevice
         script.write_text(f"""#!/bin/sh
+for last in "$@"; do case "$last" in *.ptx) grep -E '^\\.(visible .entry|maxntid)' "$last" >> {self.log};; esac; done
 exec {real} -v "$@" 2>> {self.log}
 """)
         script.chmod(0o755)
         os.environ["CLEAVE_PTXAS"] = str(script)
 
     def kernels(self):
-        """name -> (registers, bytes stored and read again for want of them), of what was assembled since the last call."""
+        """name -> (registers, bytes stored and read again for want of them, threads of a block) since the last call."""
         text = self.log.read_text()
         self.log.unlink()
         needs = re.findall(r"entry function '(\w+)'.*\n.*\n.*?(\d+) bytes spill stores, (\d+) bytes spill loads\n.*Used (\d+) registers",
                            text)
-        return {name: (int(registers), int(stored) + int(loaded)) for name, stored, loaded, registers in needs}
+        threads = dict(re.findall(r"\.entry (\w+)\(\n\.maxntid (\d+),", text))
+        return {name: (int(registers), int(stored) + int(loaded), int(threads[name])) for name, stored, loaded, registers in needs}
 
 
 def check_needs(kernels, told):
     if len(kernels) != int(re.search(r"^(\d+) GPU kernels", told, re.M)[1]):
         raise golden.Failure(f"ptxas told of {len(kernels)} kernels: {told}")
-    for name, (registers, spilled) in kernels.items():
+    for name, (registers, spilled, threads) in kernels.items():
         if registers > MOST_REGISTERS or spilled > MOST_SPILLED:
             raise golden.Failure(f"{name} needs {registers} registers and spills {spilled} bytes")
+        if -(-registers // 8) * 8 * threads > REGISTERS:
+            raise golden.Failure(f"a block of {name} needs {registers} registers for each of {threads} threads")
 
 
 def main():

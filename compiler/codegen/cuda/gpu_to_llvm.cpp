@@ -24,8 +24,8 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// A thread has so many: a multiprocessor of 65,536 has room for 455 then. ptxas would take up to 255.
-constexpr int mostRegisters = 144;
+// Registers of a multiprocessor, and of a thread at most: ptxas would take up to 255.
+constexpr int allRegisters = 65536, mostRegisters = 144;
 
 // LLVM's name for an operation that GPUs have an instruction for: the conversion to NVVM would call libdevice for each.
 StringRef intrinsicFor(Operation *op) {
@@ -58,10 +58,15 @@ void useInstructions(Operation *root) {
   }
 }
 
+// A block must fit on a multiprocessor, which gives a warp's threads eight registers at a time. ptxas does not see to
+// that itself for a kernel with a limit.
 void limitRegisters(Operation *root) {
   root->walk([](LLVM::LLVMFuncOp function) {
-    if (function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
-      function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), Builder(function).getI32IntegerAttr(mostRegisters));
+    auto block = function->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getMaxntidAttrName());
+    if (!block) return;
+    const int fitting = allRegisters / block[0] / 8 * 8;
+    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
+                      Builder(function).getI32IntegerAttr(std::min(mostRegisters, fitting)));
   });
 }
 
