@@ -7,8 +7,10 @@
 //        %g = onnx.Sum %c, %d
 //
 // Gradients of slices are such parts: of queries, keys and values, of a recurrence's time steps. As terms of a sum each
-// would stand in memory in full size, mostly zeros. Where a device adds up its own part of each (ZeRO, of samples that
-// do not divide), it takes its part of the sum instead.
+// would stand in memory in full size, mostly zeros. In 16 bits each part is padded, cast and added in fp32: the
+// concatenation is of 16 bits, and cast where fp32 is read. Between parts that no other part fills lie zeros, where
+// these are fewer than what stands beside them. Where a device adds up its own part of each (ZeRO, of samples that do
+// not divide), it takes its part of the sum instead.
 #include "compiler/codegen/codegen.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
@@ -22,11 +24,14 @@ namespace {
 
 // A term of a sum that is zero but for [first, end) of one dimension.
 struct Part {
-  onnx::PadOp pad;
+  Value term, x; // padded; what is padded
   int64_t axis = 0, first = 0, end = 0;
 };
+using Run = SmallVector<Part>;
 
-std::optional<Part> partOf(Value term) {
+std::optional<Part> partOf(Value value) {
+  Value term = value;
+  if (auto cast = term.getDefiningOp<onnx::CastOp>(); cast && cast->hasOneUse()) term = cast.getX();
   auto pad = term.getDefiningOp<onnx::PadOp>();
   if (!pad || !pad.getValue().isZero() || !pad->hasOneUse()) return std::nullopt;
   ArrayRef<int64_t> from = cast<RankedTensorType>(pad.getX().getType()).getShape();
@@ -35,21 +40,20 @@ std::optional<Part> partOf(Value term) {
   for (int64_t dim = 0; dim < int64_t(to.size()); ++dim) {
     if (from[dim] == to[dim]) continue;
     if (part || pad.getInterior()[dim] != 0) return std::nullopt;
-    part = Part{pad, dim, pad.getLow()[dim], pad.getLow()[dim] + from[dim]};
+    part = Part{value, pad.getX(), dim, pad.getLow()[dim], pad.getLow()[dim] + from[dim]};
   }
   return part;
 }
 
-// Takes those that follow each other out of `parts`, which are in order: from each that is left, as many as there are.
-SmallVector<SmallVector<Part>> takeRuns(SmallVector<Part> &parts) {
+// Parts that follow each other, from each that is left as many as there are. `parts` are in order.
+SmallVector<Run> runsOf(ArrayRef<Part> parts) {
   std::map<std::pair<int64_t, int64_t>, std::deque<size_t>> left; // by axis and where they begin
   for (auto [i, part] : llvm::enumerate(parts)) left[{part.axis, part.first}].push_back(i);
-  SmallVector<SmallVector<Part>> runs;
-  SmallVector<Part> alone;
+  SmallVector<Run> runs;
   std::vector<bool> isTaken(parts.size(), false);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (isTaken[i]) continue;
-    SmallVector<Part> run;
+    Run run;
     auto take = [&](std::deque<size_t> &from) {
       isTaken[from.front()] = true;
       run.push_back(parts[from.front()]);
@@ -59,37 +63,92 @@ SmallVector<SmallVector<Part>> takeRuns(SmallVector<Part> &parts) {
     for (auto next = left.find({run.back().axis, run.back().end}); next != left.end() && !next->second.empty();
          next = left.find({run.back().axis, run.back().end}))
       take(next->second);
-    if (run.size() < 2)
-      alone.push_back(run.front());
-    else
-      runs.push_back(std::move(run));
+    runs.push_back(std::move(run));
   }
-  parts = std::move(alone);
   return runs;
 }
 
+// Two runs are one where the gap between them is no longer than the longer of them.
+SmallVector<Run> overGaps(SmallVector<Run> runs) {
+  SmallVector<Run> joined;
+  auto length = [](const Run &run) { return run.back().end - run.front().first; };
+  for (Run &run : runs) {
+    Run *before = llvm::find_if(joined, [&](const Run &other) {
+      const int64_t gap = run.front().first - other.back().end;
+      return other.front().axis == run.front().axis && gap >= 0 && gap <= std::max(length(other), length(run));
+    });
+    if (before == joined.end())
+      joined.push_back(std::move(run));
+    else
+      before->append(run);
+  }
+  return joined;
+}
+
 // The parts side by side, with zeros where they do not fill the tensor.
-Value join(onnx::SumOp sum, ArrayRef<Part> run) {
+Value join(onnx::SumOp sum, const Run &run) {
   OpBuilder builder(sum);
   auto inherit = [&](Operation *made) {
     made->setDiscardableAttrs(llvm::to_vector(sum->getDiscardableAttrs()));
     return made->getResult(0);
   };
+  auto elementOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); };
+  auto castTo = [&](Value value, Type element) {
+    return elementOf(value) == element ? value : inherit(onnx::CastOp::create(builder, sum.getLoc(), value, element));
+  };
+  const auto whole = cast<RankedTensorType>(sum.getType());
+  const auto axis = size_t(run.front().axis);
+  const Type first = elementOf(run.front().x);
+  const bool isOneType = llvm::all_of(run, [&](Part part) { return elementOf(part.x) == first; });
+  const Type element = isOneType ? first : whole.getElementType();
   SmallVector<Value> values;
-  for (Part part : run) values.push_back(part.pad.getX());
-  const int64_t axis = run.front().axis;
-  Value joined = inherit(onnx::ConcatOp::create(builder, sum.getLoc(), values, axis));
-  auto whole = cast<RankedTensorType>(sum.getType());
-  if (joined.getType() == whole) return joined;
-  SmallVector<int64_t> low(size_t(whole.getRank()), 0), high = low, interior = low;
-  low[size_t(axis)] = run.front().first;
-  high[size_t(axis)] = whole.getDimSize(unsigned(axis)) - run.back().end;
-  return inherit(onnx::PadOp::create(builder, sum.getLoc(), joined, low, high, interior, APFloat(0.0)));
+  int64_t end = run.front().first;
+  for (Part part : run) {
+    if (part.first > end) {
+      SmallVector<int64_t> shape(whole.getShape());
+      shape[axis] = part.first - end;
+      auto zero = DenseElementsAttr::get(RankedTensorType::get({}, element), builder.getZeroAttr(element));
+      Value one = inherit(onnx::ConstantOp::create(builder, sum.getLoc(), zero));
+      values.push_back(inherit(onnx::BroadcastOp::create(builder, sum.getLoc(), one, shape, ArrayRef<int64_t>{})));
+    }
+    values.push_back(castTo(part.x, element));
+    end = part.end;
+  }
+  Value joined = inherit(onnx::ConcatOp::create(builder, sum.getLoc(), values, int64_t(axis)));
+  if (cast<RankedTensorType>(joined.getType()).getShape() != whole.getShape()) {
+    SmallVector<int64_t> low(size_t(whole.getRank()), 0), high = low, interior = low;
+    low[axis] = run.front().first;
+    high[axis] = whole.getDimSize(unsigned(axis)) - end;
+    joined = inherit(onnx::PadOp::create(builder, sum.getLoc(), joined, low, high, interior, APFloat(0.0)));
+  }
+  return castTo(joined, whole.getElementType());
+}
+
+// Who casts it back to the elements that it was cast from reads these.
+void readBeforeCast(Value value) {
+  auto widened = value.getDefiningOp<onnx::CastOp>();
+  if (!widened) return;
+  auto from = cast<RankedTensorType>(widened.getX().getType()).getElementType();
+  if (!(from.isBF16() || from.isF16()) || !cast<RankedTensorType>(value.getType()).getElementType().isF32()) return;
+  for (Operation *user : llvm::make_early_inc_range(value.getUsers()))
+    if (auto back = dyn_cast<onnx::CastOp>(user); back && back.getY().getType() == widened.getX().getType()) {
+      back.getY().replaceAllUsesWith(widened.getX());
+      back.erase();
+    }
+  if (value.use_empty()) widened.erase();
+}
+
+void eraseUnused(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!value.use_empty() || !isa_and_nonnull<onnx::CastOp, onnx::PadOp>(op)) return;
+  const Value from = op->getOperand(0);
+  op->erase();
+  eraseUnused(from);
 }
 
 void joinTerms(onnx::SumOp sum) {
   SmallVector<Part> parts;
-  SmallVector<Value> terms;
+  SmallVector<Value> terms, apart;
   for (Value term : sum->getOperands()) {
     if (std::optional<Part> part = partOf(term))
       parts.push_back(*part);
@@ -99,20 +158,25 @@ void joinTerms(onnx::SumOp sum) {
   llvm::stable_sort(parts, [](const Part &a, const Part &b) {
     return std::tuple(a.axis, a.first, a.end) < std::tuple(b.axis, b.first, b.end);
   });
-  SmallVector<Operation *> unused;
-  for (const SmallVector<Part> &run : takeRuns(parts)) {
+  SmallVector<Value> replaced;
+  for (const Run &run : overGaps(runsOf(parts))) {
+    if (run.size() < 2) {
+      apart.push_back(run.front().term);
+      continue;
+    }
     terms.push_back(join(sum, run));
-    for (Part part : run) unused.push_back(part.pad);
+    for (Part part : run) replaced.push_back(part.term);
   }
-  if (unused.empty()) return;
-  for (Part part : parts) terms.push_back(part.pad.getY());
+  if (replaced.empty()) return;
+  llvm::append_range(terms, apart);
   if (terms.size() > 1) {
     sum->setOperands(terms);
   } else {
     sum.getResult().replaceAllUsesWith(terms.front());
     sum.erase();
+    readBeforeCast(terms.front());
   }
-  for (Operation *pad : unused) pad->erase();
+  for (Value term : replaced) eraseUnused(term);
 }
 
 // A sum of a device's own parts of such terms is its own part of their sum, which is returned to be joined.
