@@ -37,6 +37,65 @@ Status take(const char *role, const plan::Buffer &buffer, const Field &given, At
   return Status::ok();
 }
 
+// Of a gradient: dense where none are given. From the shortest stride on, each goes past all that lies within.
+template <typename Field>
+Status takeWritten(const char *role, const plan::Buffer &buffer, const Field &given, AttentionStrides &strides) {
+  if (given.empty()) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(take(role, buffer, given, strides));
+  std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
+  for (size_t dim = 0; dim < strides.size(); ++dim)
+    if (const int64_t size = buffer.shape(static_cast<int>(dim)); size > 1) dims.emplace_back(strides[dim], size);
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 1;
+  for (const auto &[stride, size] : dims) {
+    if (stride < reach) return inputError(fmt::format("{} has elements that meet", role));
+    reach += (size - 1) * stride;
+  }
+  return Status::ok();
+}
+
+struct WrittenGradient {
+  const char *role;
+  const plan::Buffer &buffer;
+  const AttentionStrides &strides;
+
+  bool goesAlong(size_t dim) const { return buffer.shape(static_cast<int>(dim)) > 1; }
+  // Elements from the first to the last of the dimensions whose steps are at most so long.
+  int64_t reach(int64_t step) const {
+    int64_t elements = 1;
+    for (size_t dim = 0; dim < strides.size(); ++dim)
+      if (goesAlong(dim) && strides[dim] <= step) elements += (buffer.shape(static_cast<int>(dim)) - 1) * strides[dim];
+    return elements;
+  }
+};
+
+// One begins before the other. Are they apart, or do they repeat side by side, in the same longer steps?
+bool lieApart(const WrittenGradient &one, const WrittenGradient &other, int64_t element) {
+  const int64_t bytes = other.buffer.offset() - one.buffer.offset();
+  const int64_t between = bytes / element, end = between + other.reach(between);
+  if (between >= spanOf(one.buffer, one.strides)) return true;
+  if (bytes % element != 0 || one.reach(between) > between) return false;
+  for (size_t dim = 0; dim < one.strides.size(); ++dim)
+    for (const auto &[each, beside] : {std::pair{&one, &other}, {&other, &one}}) {
+      if (!each->goesAlong(dim) || each->strides[dim] <= between) continue;
+      if (end > each->strides[dim] || (beside->goesAlong(dim) && beside->strides[dim] != each->strides[dim]))
+        return false;
+    }
+  return true;
+}
+
+Status expectApart(const plan::Attention &c, const AttentionForm &form) {
+  const WrittenGradient all[] = {{"query_gradient", c.query_gradient(), form.queryGradient},
+                                 {"key_gradient", c.key_gradient(), form.keyGradient},
+                                 {"value_gradient", c.value_gradient(), form.valueGradient}};
+  for (const WrittenGradient &one : all)
+    for (const WrittenGradient &other : all)
+      if (&one != &other && one.buffer.in_slot() == other.buffer.in_slot() &&
+          one.buffer.offset() <= other.buffer.offset() && !lieApart(one, other, byteSize(c.query().dtype())))
+        return inputError(fmt::format("{} and {} overlap", one.role, other.role));
+  return Status::ok();
+}
+
 AttentionStrides dense(int64_t heads, int64_t positions, int64_t features) {
   return {positions * heads * features, features, heads * features, 1};
 }
@@ -93,16 +152,28 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
   CLEAVE_RETURN_IF_ERROR(expect("value_gradient", c.value_gradient(), {b, g, t, e}));
   for (const plan::Buffer *buffer : {&c.output_gradient(), &c.query_gradient(), &c.key_gradient(), &c.value_gradient()})
     if (buffer->dtype() != c.query().dtype()) return inputError("gradients differ in their elements from the query");
+  CLEAVE_RETURN_IF_ERROR(
+      takeWritten("query_gradient", c.query_gradient(), c.query_gradient_strides(), form.queryGradient));
+  CLEAVE_RETURN_IF_ERROR(takeWritten("key_gradient", c.key_gradient(), c.key_gradient_strides(), form.keyGradient));
+  CLEAVE_RETURN_IF_ERROR(
+      takeWritten("value_gradient", c.value_gradient(), c.value_gradient_strides(), form.valueGradient));
+  CLEAVE_RETURN_IF_ERROR(expectApart(c, form));
   return form;
 }
 
 std::vector<Access> attentionAccesses(const plan::Attention &c) {
   std::vector<Access> all;
-  auto strided = [&](const plan::Buffer &buffer, const auto &strides, const char *role) {
+  auto strided = [&](const plan::Buffer &buffer, const auto &strides, const char *role, bool isWritten = false) {
     auto span = std::make_shared<plan::Buffer>(buffer);
     span->clear_shape();
     span->add_shape(spanOf(buffer, strides));
-    all.push_back({span.get(), false, role, span});
+    all.push_back({span.get(), isWritten, role, span});
+  };
+  auto gradient = [&](const plan::Buffer &buffer, const auto &strides, const char *role) {
+    if (strides.empty())
+      all.push_back({&buffer, true, role});
+    else
+      strided(buffer, strides, role, true);
   };
   bool backward = c.pass() == plan::Attention::BACKWARD;
   strided(c.query(), c.query_strides(), "query");
@@ -113,9 +184,9 @@ std::vector<Access> attentionAccesses(const plan::Attention &c) {
   if (c.has_stats()) all.push_back({&c.stats(), !backward, "stats"});
   if (!backward) return all;
   all.push_back({&c.output_gradient(), false, "output_gradient"});
-  all.push_back({&c.query_gradient(), true, "query_gradient"});
-  all.push_back({&c.key_gradient(), true, "key_gradient"});
-  all.push_back({&c.value_gradient(), true, "value_gradient"});
+  gradient(c.query_gradient(), c.query_gradient_strides(), "query_gradient");
+  gradient(c.key_gradient(), c.key_gradient_strides(), "key_gradient");
+  gradient(c.value_gradient(), c.value_gradient_strides(), "value_gradient");
   return all;
 }
 

@@ -16,12 +16,13 @@ using AttentionStrides = std::array<int64_t, 4>;
 struct AttentionForm {
   int64_t batch = 0, heads = 0, keyHeads = 0, queries = 0, keys = 0, features = 0, valueFeatures = 0;
   AttentionStrides query{}, key{}, value{}, bias{};
-  AttentionStrides output{};                                        // and its gradient
-  AttentionStrides queryGradient{}, keyGradient{}, valueGradient{}; // dense [batch, positions, heads, features]
+  AttentionStrides output{}; // and its gradient
+  // Dense [batch, positions, heads, features], or as the command says: parts of one packed gradient.
+  AttentionStrides queryGradient{}, keyGradient{}, valueGradient{};
 };
 
-// Error: sizes that do not fit each other, strides that are missing or negative, elements that meet, a tensor that the
-// pass needs and the command lacks.
+// Error: sizes that do not fit each other, strides that are missing or negative, results whose elements meet, a tensor
+// that the pass needs and the command lacks.
 Result<AttentionForm> attentionForm(const plan::Attention &command);
 // With strided tensors as all that lies between their first and last element.
 std::vector<Access> attentionAccesses(const plan::Attention &command);

@@ -531,7 +531,10 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
 void Machine::attention(Rank &rank, const plan::Attention &attention) {
   Result<runtime::AttentionForm> form = runtime::attentionForm(attention);
   if (!form) throw Unproved{form.status().message()};
-  std::vector<const plan::Buffer *> from{&attention.query(), &attention.key(), &attention.value()};
+  const std::vector<runtime::Access> accesses = runtime::attentionAccesses(attention);
+  for (const runtime::Access &written : accesses)
+    for (const runtime::Access &one : accesses)
+      if (written.write && !one.write) keepApart(rank, {one.buffer}, *written.buffer);
   auto read = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides) {
     return tensor(rank, buffer, listOf(buffer.shape()), listOf(strides));
   };
@@ -541,12 +544,8 @@ void Machine::attention(Rank &rank, const plan::Attention &attention) {
                                    {},
                                    attention.scale(),
                                    attention.causal()};
-  if (attention.has_bias()) {
-    of.bias = read(attention.bias(), form->bias);
-    from.push_back(&attention.bias());
-  }
+  if (attention.has_bias()) of.bias = read(attention.bias(), form->bias);
   auto write = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides, Term value) {
-    keepApart(rank, from, buffer);
     note(value);
     rank.memory.write(placeOf(rank, buffer), listOf(buffer.shape()), listOf(strides), value);
   };
@@ -554,12 +553,9 @@ void Machine::attention(Rank &rank, const plan::Attention &attention) {
   if (attention.pass() == plan::Attention::FORWARD) {
     const Operations::AttentionForward made = operations.attention(of);
     write(attention.output(), form->output, made.output);
-    if (!attention.has_stats()) return;
-    keepApart(rank, from, attention.stats());
-    rank.memory.write(placeOf(rank, attention.stats()), rows, made.stats);
+    if (attention.has_stats()) rank.memory.write(placeOf(rank, attention.stats()), rows, made.stats);
     return;
   }
-  from.insert(from.end(), {&attention.output(), &attention.stats(), &attention.output_gradient()});
   const Tensor stats{plan::F32, rows, rank.memory.read(placeOf(rank, attention.stats()), rows)};
   const Operations::AttentionBackward made = operations.attentionGradient(
       of, read(attention.output(), form->output), stats, read(attention.output_gradient(), form->output));

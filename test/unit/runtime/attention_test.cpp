@@ -64,6 +64,16 @@ protected:
     *back.mutable_query_gradient() = bufferAt(top, {b, h, s, d}, plan::F64);
     *back.mutable_key_gradient() = bufferAt(top, {b, g, t, d}, plan::F64);
     *back.mutable_value_gradient() = bufferAt(top, {b, g, t, e}, plan::F64);
+    packedBackward = backward;
+    plan::Attention &parts = *packedBackward.mutable_attention();
+    packedGradient = bufferAt(top, {b, rows, row}, plan::F64);
+    for (auto [gradient, from] : {std::pair{parts.mutable_query_gradient(), int64_t(0)},
+                                  {parts.mutable_key_gradient(), h * d},
+                                  {parts.mutable_value_gradient(), h * d + g * d}})
+      gradient->set_offset(packedGradient.offset() + from * 8);
+    put(*parts.mutable_query_gradient_strides(), {rows * row, d, row, 1});
+    put(*parts.mutable_key_gradient_strides(), {rows * row, d, row, 1});
+    put(*parts.mutable_value_gradient_strides(), {rows * row, e, row, 1});
     device = openCpuDevice(mesh, {.device = 0, .threads = 2, .kernels = nullptr});
     ASSERT_TRUE(device->allocate(top).isOk());
     device->enterThread();
@@ -126,7 +136,8 @@ protected:
   }
 
   bool causal = false, biased = false;
-  plan::Command forward, backward;
+  plan::Command forward, backward, packedBackward;
+  plan::Buffer packedGradient; // [b, rows, row], of packedBackward
   dist::Mesh mesh{{{"dp", 1}}};
   std::unique_ptr<Device> device;
 };
@@ -140,6 +151,26 @@ TEST_P(Attention, IsTheFormulaAndItsDerivative) {
   expectGradient(at(c.query()), at(c.query_gradient()), h, s, d);
   expectGradient(at(c.key()), at(c.key_gradient()), g, t, d);
   expectGradient(at(c.value()), at(c.value_gradient()), g, t, e);
+}
+TEST_P(Attention, WritesPartsOfAPackedGradient) {
+  run(forward);
+  run(backward);
+  const double untouched = 1e30;
+  std::fill_n(at(packedGradient), b * rows * row, untouched);
+  run(packedBackward);
+  const plan::Attention &c = backward.attention();
+  for (int64_t i = 0; i < b; ++i)
+    for (int64_t position = 0; position < rows; ++position)
+      for (int64_t x = 0; x < row; ++x) {
+        double expected = untouched; // the queries are fewer
+        if (x >= (h + g) * d)
+          expected = at(c.value_gradient())[(i * t + position) * g * e + x - (h + g) * d];
+        else if (x >= h * d)
+          expected = at(c.key_gradient())[(i * t + position) * g * d + x - h * d];
+        else if (position < s)
+          expected = at(c.query_gradient())[(i * s + position) * h * d + x];
+        ASSERT_EQ(at(packedGradient)[(i * rows + position) * row + x], expected);
+      }
 }
 INSTANTIATE_TEST_SUITE_P(Masks, Attention, testing::Combine(testing::Bool(), testing::Bool()));
 
@@ -159,10 +190,75 @@ TEST_P(WrongAttention, IsRefused) {
   expectRefused("without stats", [](plan::Attention &c) { c.clear_stats(); });
   expectRefused("key_gradient", [](plan::Attention &c) { c.clear_key_gradient(); });
   expectRefused("bias has a stride where it is repeated", [](plan::Attention &c) { c.set_bias_strides(1, 4); });
+  auto expectPackedRefused = [&](const char *why, auto change) {
+    plan::Command command = packedBackward;
+    change(*command.mutable_attention());
+    Status status = verifyCommand(command, plan::Plan(), mesh);
+    EXPECT_FALSE(status.isOk()) << why;
+    EXPECT_THAT(status.message(), testing::HasSubstr(why));
+  };
+  expectPackedRefused("key_gradient needs four strides, has 3",
+                      [](plan::Attention &c) { c.mutable_key_gradient_strides()->RemoveLast(); });
+  expectPackedRefused("query_gradient has elements that meet",
+                      [](plan::Attention &c) { c.set_query_gradient_strides(2, h * d - 1); });
+  expectPackedRefused("value_gradient has elements that meet",
+                      [](plan::Attention &c) { c.set_value_gradient_strides(1, 0); });
+  expectPackedRefused("query_gradient and key_gradient overlap",
+                      [](plan::Attention &c) { c.mutable_key_gradient()->set_offset(c.key_gradient().offset() - 8); });
+  expectPackedRefused("query_gradient and value_gradient overlap",
+                      [](plan::Attention &c) { c.set_value_gradient_strides(2, row + 1); });
   // A strided operand counts as all that lies between its first and last element.
   std::vector<Access> accesses = attentionAccesses(backward.attention());
   EXPECT_EQ(byteSize(*accesses[0].buffer), 8 * ((b - 1) * rows * row + (s - 1) * row + h * d));
+  accesses = attentionAccesses(packedBackward.attention());
+  EXPECT_EQ(byteSize(*accesses.back().buffer), 8 * (b * rows * row - (h + g) * d));
 }
+// One layout a case: strides of batch, heads, positions and features, and elements from one gradient to the next.
+struct Layout {
+  AttentionStrides strides;
+  int64_t between;
+  bool isGood;
+};
+TEST(PackedGradients, LieApartInEachOrder) {
+  constexpr int64_t samples = 2, heads = 3, positions = 4, features = 8, whole = samples * heads * positions * features;
+  constexpr int64_t row = heads * features;
+  const Layout layouts[] = {
+      {{positions * row, features, row, 1}, whole, true},                                // one after the other
+      {{positions * 3 * row, features, 3 * row, 1}, row, true},                          // [b, s, 3, h, d]
+      {{3 * row, features, samples * 3 * row, 1}, row, true},                            // [s, b, 3, h, d]
+      {{positions * 3 * row, 3 * features, 3 * row, 1}, features, true},                 // [b, s, h, 3, d]
+      {{3 * positions * row, positions * features, features, 1}, positions * row, true}, // [b, 3, h, s, d]
+      {{positions * 3 * row, features, 3 * row, 1}, row - features, false},              // heads meet
+      {{positions * 3 * row, features, 3 * row, 1}, row + features, false},              // the third meets the next row
+      {{positions * 3 * row, 3 * features, 3 * row, 1}, features + 1, false},            // ... or the next head
+      {{3 * positions * row, positions * features, features, 1}, positions * row - 1, false},
+  };
+  for (const Layout &layout : layouts) {
+    plan::Command command;
+    plan::Attention &c = *command.mutable_attention();
+    c.set_pass(plan::Attention::BACKWARD);
+    int64_t top = 0;
+    for (plan::Buffer *buffer :
+         {c.mutable_query(), c.mutable_key(), c.mutable_value(), c.mutable_output(), c.mutable_output_gradient()})
+      *buffer = bufferAt(top, {samples, heads, positions, features}, plan::BF16);
+    for (auto *strides :
+         {c.mutable_query_strides(), c.mutable_key_strides(), c.mutable_value_strides(), c.mutable_output_strides()})
+      put(*strides, {positions * row, features, row, 1});
+    *c.mutable_stats() = bufferAt(top, {samples, heads, positions}, plan::F32);
+    int64_t offset = top;
+    for (auto [buffer, strides] : {std::pair{c.mutable_query_gradient(), c.mutable_query_gradient_strides()},
+                                   {c.mutable_key_gradient(), c.mutable_key_gradient_strides()},
+                                   {c.mutable_value_gradient(), c.mutable_value_gradient_strides()}}) {
+      *buffer = c.query();
+      buffer->set_offset(offset);
+      strides->Assign(layout.strides.begin(), layout.strides.end());
+      offset += layout.between * 2;
+    }
+    Status status = verifyCommand(command, plan::Plan(), dist::Mesh());
+    EXPECT_EQ(status.isOk(), layout.isGood) << &layout - layouts << status.message();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Biased, WrongAttention, testing::Values(std::tuple{true, true}));
 
 } // namespace
