@@ -27,6 +27,42 @@ Store::Conditional Store::conditional(Term t) {
   return parts;
 }
 
+// No place has both: a condition of the one ends before one of the other begins.
+bool Store::excludeEachOther(Term a, Term b) {
+  const Conditional first = conditional(a), second = conditional(b);
+  for (Term left : first.conditions)
+    for (Term right : second.conditions) {
+      const DefinitionNode &one = definitionOf(left), &other = definitionOf(right);
+      if (term(left).arguments == term(right).arguments && (one.high <= other.low || other.high <= one.low))
+        return true;
+    }
+  return false;
+}
+
+// [v < 8] a + [v >= 8] b in 16 bits is [v < 8] (a in 16 bits) + [v >= 8] (b in 16 bits).
+Term Store::rounded(Term x, const std::string &type) {
+  const std::string cast = "Cast to " + type;
+  const bool isRounded =
+      isNumber(x, 0) || isNumber(x, 1) || (kindOf(x) == Kind::Function && definitionOf(x).name == cast);
+  if (!roundings || isRounded) return x;
+  const bool isSum = isConcatenation(x);
+  if (!isSum && !isUnderCondition(x)) return function(cast, {x});
+  const std::vector<Term> pieces = isSum ? open(x) : std::vector{x};
+  const std::vector<double> factors = isSum ? definitionOf(x).factors : std::vector{1.0};
+  for (size_t i = 0; i < pieces.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (!excludeEachOther(pieces[i], pieces[j])) return function(cast, {x});
+  std::vector<Term> each;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    Conditional parts = conditional(pieces[i]);
+    parts.conditions.push_back(rounded(times(factors[i], product(parts.others)), type));
+    each.push_back(product(parts.conditions));
+  }
+  std::vector<std::pair<double, Term>> terms;
+  for (Term piece : each) terms.emplace_back(1.0, piece);
+  return sum(terms);
+}
+
 // The terms of a sum, with their factors; [v < 8] (a + b) is [v < 8] a and [v < 8] b. Nothing: it is neither.
 std::optional<std::vector<std::pair<double, Term>>> Store::termsOf(Term t) {
   std::vector<Term> conditions;

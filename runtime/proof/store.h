@@ -148,7 +148,8 @@ public:
   Term indexValue(Index index);
   Term inside(Index index, int64_t low, int64_t high); // 1 where low <= index < high, else 0
   Term function(const std::string &name, std::vector<Term> children);
-  Term rounded(Term x, const std::string &type) { return roundings ? function("Cast to " + type, {x}) : x; }
+  // Of pieces that exclude each other, each by itself; what has been rounded so stays.
+  Term rounded(Term x, const std::string &type);
   Term sum(const std::vector<std::pair<double, Term>> &terms);
   Term sum(Term a, Term b) { return sum({{1.0, a}, {1.0, b}}); }
   Term product(const std::vector<Term> &factors);
@@ -236,6 +237,7 @@ private:
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);
   bool isUnderCondition(Term t) const;
+  bool excludeEachOther(Term a, Term b);
   struct Conditional;
   Conditional conditional(Term t);
   std::optional<std::vector<std::pair<double, Term>>> termsOf(Term t);

@@ -184,6 +184,22 @@ TEST_F(Rules, termsWithOneConditionAreOne) {
   EXPECT_EQ(store.sum({{1.0, apart}, {-1.0, store.product({low, b})}}), store.product({low, a}));
 }
 
+// A packed gradient in 16 bits: parts that are rounded each, or padded, added and rounded.
+TEST_F(Rules, piecesThatExcludeEachOtherAreRoundedEach) {
+  const Index i = dim(0, 12);
+  const Term a = x({i}), b = w({i});
+  auto pieces = [&](Term left, Term right, int64_t border) {
+    return store.sum(store.product({store.inside(i, 0, 8), left}), store.product({store.inside(i, border, 12), right}));
+  };
+  auto rounded = [&](Term t) { return store.rounded(t, "bf16"); };
+  EXPECT_EQ(rounded(pieces(a, b, 8)), pieces(rounded(a), rounded(b), 8));
+  EXPECT_EQ(rounded(pieces(rounded(a), store.times(0.5, b), 8)), pieces(rounded(a), rounded(store.times(0.5, b)), 8));
+  EXPECT_EQ(rounded(rounded(a)), rounded(a));
+  EXPECT_NE(rounded(pieces(a, b, 7)), pieces(rounded(a), rounded(b), 7)); // at 7 both are added
+  EXPECT_NE(rounded(store.sum(a, b)), store.sum(rounded(a), rounded(b)));
+  EXPECT_NE(store.rounded(rounded(a), "f16"), rounded(a));
+}
+
 TEST_F(Rules, aStoreThatIsFullSaysSoEachTime) {
   Store small(true, 20);
   auto fill = [&] {
