@@ -101,11 +101,24 @@ private:
     return buffer;
   }
 
+  // A result with these strides in its buffer: as they are, or where it lies in rows, as there.
+  static void setWritten(Value value, ArrayRef<int64_t> sizes, ArrayRef<int64_t> dense, plan::Buffer &buffer,
+                         google::protobuf::RepeatedField<int64_t> &strides) {
+    buffer = bufferOf(value);
+    std::optional<Rows> rows = rowsOf(value);
+    if (!rows) return assign(strides, dense);
+    buffer.clear_shape();
+    buffer.add_shape(rows->span(cast<RankedTensorType>(value.getType()).getNumElements()));
+    assign(strides, *rows->strides(sizes, dense));
+  }
+
   LogicalResult emit(plan::ContractCommandOp op) {
     plan::Contract &contract = *add().mutable_contract();
     *contract.mutable_lhs() = from(op.getLhs(), op.getLhsOffset());
     *contract.mutable_rhs() = from(op.getRhs(), op.getRhsOffset());
-    *contract.mutable_out() = bufferOf(op.getY());
+    SmallVector<int64_t> sizes(op.getBatch());
+    sizes.append({int64_t(op.getM()), int64_t(op.getN())});
+    setWritten(op.getY(), sizes, op.getOutStrides(), *contract.mutable_out(), *contract.mutable_out_strides());
     if (op.getSum()) {
       if (bufferOf(op.getSum()).offset() != contract.out().offset())
         return op.emitOpError("is added to a tensor that lies elsewhere; this is a defect of plan-memory");
@@ -118,7 +131,6 @@ private:
     contract.set_k(op.getK());
     assign(*contract.mutable_lhs_strides(), op.getLhsStrides());
     assign(*contract.mutable_rhs_strides(), op.getRhsStrides());
-    assign(*contract.mutable_out_strides(), op.getOutStrides());
     contract.set_rhs_is_parameter(op.getRhsIsParameter());
     auto more = op.getMore();
     if (op.getActivation() == "gelu") {
@@ -197,9 +209,20 @@ private:
       attention.set_pass(plan::Attention::BACKWARD);
       *attention.mutable_stats() = bufferOf(op.getStats());
       *attention.mutable_output_gradient() = shaped(bufferOf(op.getOutGradient()), {n[0], n[1], n[3], n[6]});
-      *attention.mutable_query_gradient() = shaped(bufferOf(results[0]), {n[0], n[1], n[3], n[5]});
-      *attention.mutable_key_gradient() = shaped(bufferOf(results[1]), {n[0], n[2], n[4], n[5]});
-      *attention.mutable_value_gradient() = shaped(bufferOf(results[2]), {n[0], n[2], n[4], n[6]});
+      auto gradient = [&](size_t number, plan::Buffer &buffer, google::protobuf::RepeatedField<int64_t> &strides) {
+        const AttentionGradient one = gradientOf(op, number);
+        buffer = bufferOf(results[number]);
+        buffer.clear_shape();
+        assign(*buffer.mutable_shape(), one.sizes);
+        const std::optional<Rows> rows = rowsOf(results[number]);
+        if (rows)
+          assign(strides, *rows->strides(one.sizes, one.strides));
+        else
+          assign(strides, one.strides);
+      };
+      gradient(0, *attention.mutable_query_gradient(), *attention.mutable_query_gradient_strides());
+      gradient(1, *attention.mutable_key_gradient(), *attention.mutable_key_gradient_strides());
+      gradient(2, *attention.mutable_value_gradient(), *attention.mutable_value_gradient_strides());
     } else if (results.size() > 1) {
       *attention.mutable_stats() = bufferOf(results[1]);
     }
@@ -265,10 +288,9 @@ private:
     }
     plan::Copy &copy = *add().mutable_copy();
     *copy.mutable_source() = bufferOf(op.getX());
-    *copy.mutable_target() = bufferOf(op.getY());
+    setWritten(op.getY(), op.getSizes(), op.getTargetStrides(), *copy.mutable_target(), *copy.mutable_target_strides());
     assign(*copy.mutable_sizes(), op.getSizes());
     assign(*copy.mutable_source_strides(), op.getSourceStrides());
-    assign(*copy.mutable_target_strides(), op.getTargetStrides());
     setAffine(*copy.mutable_source_offset(), op.getSourceOffset());
     copy.mutable_target_offset()->set_base(op.getTargetOffset());
     return success();

@@ -83,6 +83,38 @@ AttentionOperand attentionOperand(Value value) {
   return {view.base, {view.strides[0], view.strides[2], view.strides[1], view.strides[3]}, view.offset};
 }
 
+// A gradient of attention, which is dense [batch, positions, heads, features] of the operation: the value that the
+// command makes, and the strides of batch, heads, positions and features in it.
+struct WrittenGradient {
+  Value value;
+  llvm::SmallVector<int64_t, 4> strides;
+};
+
+// Where only the transpose of a gradient is read, the command writes that.
+WrittenGradient writtenGradient(Value gradient) {
+  llvm::SmallVector<Value> moved{gradient};
+  while (moved.back().hasOneUse() && isa<onnx::TransposeOp, onnx::ReshapeOp>(*moved.back().user_begin()))
+    moved.push_back(moved.back().user_begin()->getResult(0));
+  auto stridesIn = [&](size_t last) -> std::optional<llvm::SmallVector<int64_t, 6>> {
+    llvm::SmallVector<int64_t, 6> strides = rowMajorStrides(shapeOf(moved[last]));
+    for (size_t i = last; i > 0; --i) {
+      llvm::SmallVector<int64_t, 6> before(shapeOf(moved[i - 1]).size());
+      if (auto transpose = moved[i].getDefiningOp<onnx::TransposeOp>()) {
+        for (auto [stride, dim] : llvm::zip_equal(strides, transpose.getPerm())) before[dim] = stride;
+      } else if (!reshapeStrides(shapeOf(moved[i]), strides, shapeOf(moved[i - 1]), before)) {
+        return std::nullopt;
+      }
+      strides = before;
+    }
+    return strides;
+  };
+  size_t last = moved.size() - 1;
+  while (last > 0 && !moved[last].getDefiningOp<onnx::TransposeOp>()) --last; // reshapes behind it cost nothing
+  auto strides = stridesIn(last);
+  if (!strides || strides->back() != 1) last = 0, strides = rowMajorStrides(shapeOf(gradient));
+  return {moved[last], {(*strides)[0], (*strides)[2], (*strides)[1], (*strides)[3]}};
+}
+
 template <typename Attention> void lowerAttention(OpBuilder &builder, Attention op) {
   AttentionOperand q = attentionOperand(op.getQuery()), k = attentionOperand(op.getKey()),
                    v = attentionOperand(op.getValue());
@@ -98,16 +130,31 @@ template <typename Attention> void lowerAttention(OpBuilder &builder, Attention 
   int64_t valueFeatures = shapeOf(op.getValue())[3];
   llvm::SmallVector<int64_t> sizes{query[0], query[2], key[2], query[1], key[1], query[3], valueFeatures};
   Value out, stats, outGradient;
-  if constexpr (std::is_same_v<Attention, onnx::ScaledAttentionGradOp>)
+  llvm::SmallVector<Value> made(op->getResults());
+  llvm::SmallVector<int64_t> gradientStrides;
+  if constexpr (std::is_same_v<Attention, onnx::ScaledAttentionGradOp>) {
     out = op.getOut(), stats = op.getStats(), outGradient = op.getOutGradient();
+    for (Value &gradient : made) {
+      const WrittenGradient written = writtenGradient(gradient);
+      gradient = written.value;
+      gradientStrides.append(written.strides);
+    }
+  }
   auto command = plan::AttentionCommandOp::create(
-      builder, op.getLoc(), op->getResultTypes(), q.base, k.base, v.base, bias, out, stats, outGradient,
+      builder, op.getLoc(), TypeRange(ValueRange(made)), q.base, k.base, v.base, bias, out, stats, outGradient,
       builder.getDenseI64ArrayAttr(sizes), builder.getDenseI64ArrayAttr(q.strides),
       builder.getDenseI64ArrayAttr(k.strides), builder.getDenseI64ArrayAttr(v.strides),
-      builder.getDenseI64ArrayAttr(biasStrides), builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(),
-      op.getCausalAttr());
+      builder.getDenseI64ArrayAttr(biasStrides), builder.getDenseI64ArrayAttr(gradientStrides),
+      builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(), op.getCausalAttr());
   inherit(command, op);
-  for (auto [old, made] : llvm::zip(op->getResults(), command.getYs())) old.replaceAllUsesWith(made);
+  for (auto [old, value] : llvm::zip_equal(made, command.getYs())) {
+    old.replaceAllUsesWith(value);
+    for (Value unused = old; unused.getDefiningOp() != op;) { // movement that the command has done
+      Operation *movement = unused.getDefiningOp();
+      unused = movement->getOperand(0);
+      movement->erase();
+    }
+  }
   op->erase();
 }
 
@@ -215,16 +262,21 @@ void checkLoss(func::FuncOp function) {
 LogicalResult lowerFunction(func::FuncOp function, const SymbolTable &symbols) {
   checkLoss(function);
   Block &block = function.getBody().front();
+  for (auto attention : llvm::make_early_inc_range(block.getOps<onnx::ScaledAttentionOp>())) {
+    OpBuilder builder(attention);
+    lowerAttention(builder, attention);
+  }
+  const SmallVector<onnx::ScaledAttentionGradOp> gradients(block.getOps<onnx::ScaledAttentionGradOp>());
+  for (onnx::ScaledAttentionGradOp gradient : gradients) { // and movement behind them
+    OpBuilder builder(gradient);
+    lowerAttention(builder, gradient);
+  }
   for (Operation &op : llvm::make_early_inc_range(block)) {
     OpBuilder builder(&op);
     if (auto write = dyn_cast<onnx::WriteOp>(op)) {
       auto store = plan::StoreOp::create(builder, op.getLoc(), write.getValue(), write.getParamAttr(), UnitAttr());
       inherit(store, &op);
       op.erase();
-    } else if (auto attention = dyn_cast<onnx::ScaledAttentionOp>(op)) {
-      lowerAttention(builder, attention);
-    } else if (auto gradient = dyn_cast<onnx::ScaledAttentionGradOp>(op)) {
-      lowerAttention(builder, gradient);
     } else if (Value value = lowerComputing(builder, &op, symbols)) {
       replace(&op, value);
     }

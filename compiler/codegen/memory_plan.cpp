@@ -40,7 +40,16 @@ int64_t firstFit(const std::vector<BufferInterval> &buffers, const std::vector<s
   return peak;
 }
 
-void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
+// Further attempts from each of the three sorted orders on: a first fit of n buffers takes up to n^2 steps, and all
+// together some hundred millions.
+size_t turns(size_t buffers) {
+  constexpr size_t most = 2000, steps = 100'000'000;
+  return std::min(most, steps / std::max<size_t>(1, buffers * buffers));
+}
+
+} // namespace
+
+MemoryBound boundMemory(const std::vector<BufferInterval> &buffers) {
   struct Change {
     int64_t position, bytes;
   };
@@ -54,27 +63,19 @@ void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
   std::sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) {
     return a.position != b.position ? a.position < b.position : a.bytes < b.bytes; // ends before starts
   });
+  MemoryBound bound;
   int64_t alive = 0;
   for (const Change &change : changes) {
     alive += change.bytes;
-    if (alive <= plan.lowerBound) continue;
-    plan.lowerBound = alive;
-    plan.boundPosition = change.position;
+    if (alive <= bound.bytes) continue;
+    bound = {alive, change.position};
   }
+  return bound;
 }
-
-// Further attempts from each of the three sorted orders on: a first fit of n buffers takes up to n^2 steps, and all
-// together some hundred millions.
-size_t turns(size_t buffers) {
-  constexpr size_t most = 2000, steps = 100'000'000;
-  return std::min(most, steps / std::max<size_t>(1, buffers * buffers));
-}
-
-} // namespace
 
 MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   MemoryPlan plan;
-  boundPeak(buffers, plan);
+  plan.bound = boundMemory(buffers);
   plan.offsets.assign(buffers.size(), 0);
   plan.peak = std::numeric_limits<int64_t>::max();
 
@@ -90,7 +91,7 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
     plan.offsets = offsets;
   };
   auto attempt = [&](auto weight, auto tieBreak) { // decreasing
-    if (plan.peak == plan.lowerBound) return;
+    if (plan.peak == plan.bound.bytes) return;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       if (weight(a) != weight(b)) return weight(a) > weight(b);
       return tieBreak(a) != tieBreak(b) ? tieBreak(a) > tieBreak(b) : a < b;
@@ -108,7 +109,7 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   uint64_t random = 1; // Knuth's linear congruential generator (MMIX): the same numbers everywhere
   for (std::vector<size_t> &one : sorted) {
     order.swap(one);
-    for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
+    for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.bound.bytes; ++turn) {
       tryOrder();
       if (place == 0 || place == order.size()) continue;
       const auto from = order.begin() + std::ptrdiff_t(place);

@@ -19,13 +19,18 @@ struct BufferInterval {
   int64_t first = 0, last = 0; // command positions, both inclusive
 };
 
+// The most that is alive at one position.
+struct MemoryBound {
+  int64_t bytes = 0;
+  int64_t position = 0; // the first where that is
+};
+MemoryBound boundMemory(const std::vector<BufferInterval> &buffers);
+
 struct MemoryPlan {
   std::vector<int64_t> offsets; // one a buffer
   int64_t peak = 0;             // bytes: the end of the highest buffer
-  int64_t lowerBound = 0;       // bytes: the most that is alive at one position
-  int64_t boundPosition = 0;    // the first position where that is
+  MemoryBound bound;            // no peak is lower
 };
-
 MemoryPlan planMemory(const std::vector<BufferInterval> &buffers);
 
 } // namespace cleave::codegen

@@ -7,7 +7,9 @@
 // is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
 // operand that dies there (its `inplace` pairs), a persistent tensor too where another value is stored in that only
 // afterwards (a sum of gradients, of which zeros are stored at the step's end); a product is added to what lies where
-// it is stored; parts of a concatenation are written where they end up.
+// it is stored; parts of a concatenation are written where they end up. Where these lie in rows between those of other
+// parts, their commands take strides (plan.rows), and the whole buffer is alive from the first part on: so it is done
+// where it does not raise the peak.
 //
 //   %u = plan.launch @sgd(%p, %g) {inplace = [0, 0], plan.offsets = [0]}       onnx.read @w has plan.offset = 0
 //   plan.store %u, @w {in_place}
@@ -17,8 +19,10 @@
 #include "compiler/codegen/memory_plan.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/codegen/slot_layout.h"
+#include "compiler/codegen/strided_view.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -30,6 +34,7 @@ struct Storage {
   int64_t bytes = 0;
   int64_t first = 0, last = 0;
   int64_t parent = -1, offsetInParent = 0; // shares the parent's buffer
+  Rows rows = {};                          // there, where it is not dense
   int64_t fixed = -1;                      // byte offset in the persistent part
   FlatSymbolRefAttr home = {};             // the persistent tensor that dies into it
 };
@@ -40,17 +45,14 @@ public:
       : function(function), persistent(persistent), slots(slots), list(function) {}
 
   LogicalResult shareBuffers() {
-    for (;;) {
-      if (failed(collect())) return failure();
-      for (Operation &op : function.getOps())
-        if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
-      for (Operation &op : function.getOps()) {
-        if (auto concat = dyn_cast<plan::ConcatCommandOp>(op)) concatInPlace(concat);
-        if (auto launch = dyn_cast<plan::LaunchOp>(op)) launchInPlace(launch);
-        if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) reduceInPlace(collective);
-      }
-      if (moveHome()) return success();
-    }
+    if (failed(share())) return failure();
+    if (inRows.empty()) return success();
+    laysRows = true;
+    const int64_t before = boundMemory(intervalsOf(scratchOwners())).bytes;
+    do
+      if (failed(share())) return failure();
+    while (!keepsBound(before));
+    return success();
   }
 
   // A store that remains a copy waits for the collective whose result it copies, and for what is sent of the tensor
@@ -80,23 +82,14 @@ public:
   }
 
   MemoryPlan layOut() {
-    intervals.clear();
-    std::vector<size_t> owners, away; // in the arena; in the host's memory
-    std::vector<BufferInterval> awayIntervals;
-    for (size_t i = 0; i < storages.size(); ++i) {
-      if (storages[i].parent >= 0 || storages[i].fixed >= 0) continue;
-      Operation *definition = storages[i].root.getDefiningOp();
-      bool onHost = definition && isEvict(definition);
-      (onHost ? away : owners).push_back(i);
-      (onHost ? awayIntervals : intervals).push_back({storages[i].bytes, storages[i].first, storages[i].last});
-    }
-    MemoryPlan host = planMemory(awayIntervals);
+    const std::vector<size_t> away = scratchOwners(/*onHost=*/true);
+    scratch = scratchOwners();
+    MemoryPlan host = planMemory(intervalsOf(away));
+    MemoryPlan plan = planMemory(intervalsOf(scratch));
     for (size_t i = 0; i < away.size(); ++i)
       storages[away[i]].fixed = runtime::hostMemory + slots.hostEnd() + host.offsets[i];
     hostScratch = host.peak;
-    MemoryPlan plan = planMemory(intervals);
-    for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + slots.end();
-    scratch = owners;
+    for (size_t i = 0; i < scratch.size(); ++i) storages[scratch[i]].fixed = plan.offsets[i] + slots.end();
     return plan;
   }
 
@@ -116,6 +109,13 @@ public:
       SmallVector<int64_t> offsets;
       for (Value result : op.getResults()) offsets.push_back(offsetOf(result));
       op.setAttr("plan.offsets", builder.getDenseI64ArrayAttr(offsets));
+      SmallVector<int64_t> rows;
+      for (Value result : op.getResults()) {
+        const Rows one = isa<plan::ViewOp>(op) ? Rows() : storages[index.lookup(result)].rows;
+        rows.append({one.row, one.pitch});
+      }
+      if (llvm::any_of(rows, [](int64_t number) { return number != 0; }))
+        op.setAttr(rowsAttr, builder.getDenseI64ArrayAttr(rows));
     }
   }
 
@@ -137,7 +137,51 @@ public:
   }
 
 private:
+  LogicalResult share() {
+    for (;;) {
+      if (failed(collect())) return failure();
+      for (Operation &op : function.getOps())
+        if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
+      for (Operation &op : function.getOps()) {
+        if (auto concat = dyn_cast<plan::ConcatCommandOp>(op)) concatInPlace(concat);
+        if (auto launch = dyn_cast<plan::LaunchOp>(op)) launchInPlace(launch);
+        if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) reduceInPlace(collective);
+      }
+      if (moveHome()) return success();
+    }
+  }
+
+  // Owners of buffers to be laid out: in the arena, or in the host's memory.
+  std::vector<size_t> scratchOwners(bool onHost = false) const {
+    std::vector<size_t> owners;
+    for (size_t i = 0; i < storages.size(); ++i) {
+      if (storages[i].parent >= 0 || storages[i].fixed >= 0) continue;
+      Operation *definition = storages[i].root.getDefiningOp();
+      if ((definition && isEvict(definition)) == onHost) owners.push_back(i);
+    }
+    return owners;
+  }
+  std::vector<BufferInterval> intervalsOf(ArrayRef<size_t> owners) const {
+    std::vector<BufferInterval> intervals;
+    for (size_t i : owners) intervals.push_back({storages[i].bytes, storages[i].first, storages[i].last});
+    return intervals;
+  }
+
+  // False: more is alive somewhere than before parts lay in rows, and all sharing has to be done again with fewer.
+  bool keepsBound(int64_t before) {
+    const MemoryBound bound = boundMemory(intervalsOf(scratchOwners()));
+    if (bound.bytes <= before) return true;
+    const size_t refused = apart.size();
+    for (Operation *concat : inRows) {
+      const size_t owner = ownerOf(index.lookup(concat->getResult(0))).first;
+      if (storages[owner].first <= bound.position && bound.position <= list.position(concat)) apart.insert(concat);
+    }
+    if (apart.size() == refused) apart.insert(inRows.begin(), inRows.end());
+    return false;
+  }
+
   LogicalResult collect() {
+    inRows.clear();
     storages.clear(), index.clear(), reads.clear(), overwrites.clear();
     for (Value root : list.rootsInOrder()) {
       Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
@@ -263,10 +307,10 @@ private:
   void concatInPlace(plan::ConcatCommandOp concat) {
     auto type = cast<RankedTensorType>(concat.getY().getType());
     int64_t target = index.lookup(concat.getY());
-    for (int64_t dim = 0; dim < int64_t(concat.getAxis()); ++dim)
-      if (type.getDimSize(dim) != 1) return; // parts would not be contiguous
     Storage &whole = storages[target];
     if (whole.fixed >= 0) return; // its lifetime cannot begin earlier: others still read that persistent tensor
+    if (llvm::any_of(type.getShape().take_front(concat.getAxis()), [](int64_t size) { return size != 1; }))
+      return concatInRows(concat, whole);
     int64_t offset = 0;
     for (Value part : concat.getXs()) {
       Storage *storage = ownScratch(part);
@@ -283,6 +327,36 @@ private:
         whole.last = std::max(whole.last, storage->last);
       }
       offset += tensorBytes(part.getType());
+    }
+  }
+
+  // Parts that nobody else reads, of commands that can write them between the others.
+  void concatInRows(plan::ConcatCommandOp concat, Storage &whole) {
+    if (apart.contains(concat)) return;
+    constexpr int64_t vector = 16; // bytes that libraries for GPUs move at once
+    auto bytesOfRow = [&](Value value) {
+      auto type = cast<RankedTensorType>(value.getType());
+      int64_t bytes = elementBytes(type.getElementType());
+      for (int64_t size : type.getShape().drop_front(concat.getAxis())) bytes *= size;
+      return bytes;
+    };
+    const int64_t element = elementBytes(concat.getType().getElementType()), pitch = bytesOfRow(concat.getY());
+    int64_t offset = 0;
+    for (Value part : concat.getXs()) {
+      Storage *storage = ownScratch(part);
+      const int64_t row = bytesOfRow(part);
+      const Rows rows{row / element, pitch / element};
+      if (storage && storage->bytes > 0 && list.usesOf(storage->root).size() == 1 &&
+          (offset | row | pitch) % vector == 0 && canWriteRows(storage->root, rows)) {
+        inRows.insert(concat);
+        if (laysRows) {
+          storage->parent = int64_t(index.lookup(concat.getY()));
+          storage->offsetInParent = offset;
+          storage->rows = rows;
+          whole.first = std::min(whole.first, storage->first);
+        }
+      }
+      offset += row;
     }
   }
 
@@ -336,8 +410,9 @@ private:
   llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads; // of a persistent tensor, by its FlatSymbolRefAttr
   llvm::DenseMap<Attribute, int64_t> overwrites;          // where what is stored there in place is made: position
   llvm::DenseSet<Attribute> lostHomes;                    // persistent tensors in which nothing else may lie meanwhile
-  std::vector<BufferInterval> intervals;
   std::vector<size_t> scratch;
+  bool laysRows = false;                              // parts of concatenations in rows
+  llvm::SmallSetVector<Operation *, 8> inRows, apart; // concatenations of which some parts can lie so; those not to
   int64_t hostScratch = 0;
 };
 
@@ -372,7 +447,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         scratch = plan.peak;
         peak = persistent.report();
         peak.activations = slotBytes;
-        memory.describe(plan.boundPosition, peak);
+        memory.describe(plan.bound.position, peak);
         peak.workspace = slots.end() + scratch - peak.total();
       }
       persistentBytes.push_back(persistent.bytes());

@@ -1,4 +1,5 @@
 #include "compiler/codegen/strided_view.h"
+#include "compiler/codegen/command_list.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
 
@@ -104,6 +105,51 @@ StridedView viewOf(Value value) {
   if (!reshapeStrides(under.sizes, under.strides, view.sizes, strides)) return itself();
   view.base = under.base, view.offset = under.offset, view.strides = strides;
   return view;
+}
+
+std::optional<llvm::SmallVector<int64_t>> Rows::strides(llvm::ArrayRef<int64_t> sizes,
+                                                        llvm::ArrayRef<int64_t> dense) const {
+  llvm::SmallVector<int64_t> placed;
+  for (auto [size, stride] : llvm::zip_equal(sizes, dense)) {
+    const bool isInside = size == 1 || (stride > 0 && row % (stride * size) == 0);
+    if (!isInside && stride % row != 0) return std::nullopt;
+    placed.push_back(isInside ? stride : stride / row * pitch);
+  }
+  return placed;
+}
+
+AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result) {
+  llvm::ArrayRef<int64_t> n = attention.getSizes(); // batch, heads (of queries, keys), queries, keys, features
+  return {{n[0], n[result == 0 ? 1 : 2], n[result == 0 ? 3 : 4], n[result == 2 ? 6 : 5]},
+          llvm::SmallVector<int64_t, 4>(attention.getGradientStrides().slice(4 * result, 4))};
+}
+
+bool canWriteRows(Value value, Rows rows) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result || streamOf(result.getOwner()) != 0) return false;
+  Operation *op = result.getOwner();
+  if (auto product = dyn_cast<plan::ContractCommandOp>(op)) {
+    llvm::SmallVector<int64_t> sizes(product.getBatch());
+    sizes.append({int64_t(product.getM()), int64_t(product.getN())});
+    return result.getResultNumber() == 0 && !product.getSum() && !product.getActivation() &&
+           rows.strides(sizes, product.getOutStrides());
+  }
+  if (auto attention = dyn_cast<plan::AttentionCommandOp>(op)) {
+    if (!attention.getOutGradient()) return false;
+    const AttentionGradient gradient = gradientOf(attention, result.getResultNumber());
+    return bool(rows.strides(gradient.sizes, gradient.strides));
+  }
+  auto copy = dyn_cast<plan::CopyCommandOp>(op);
+  return copy && !copy.getFill() && !isFetch(op) && !isEvict(op) && copy.getTargetOffset() == 0 &&
+         rows.strides(copy.getSizes(), copy.getTargetStrides());
+}
+
+std::optional<Rows> rowsOf(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  auto all = result ? result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(rowsAttr) : DenseI64ArrayAttr();
+  if (!all) return std::nullopt;
+  const Rows rows{all[2 * result.getResultNumber()], all[2 * result.getResultNumber() + 1]};
+  return rows.row > 0 ? std::optional(rows) : std::nullopt;
 }
 
 } // namespace cleave::codegen

@@ -5,8 +5,10 @@
 //
 // A command that takes strides (plan.contract, plan.copy) reads the base; the movement ops then cost nothing.
 #pragma once
+#include "dialects/plan/Plan.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
+#include <optional>
 
 namespace cleave::codegen {
 
@@ -29,5 +31,32 @@ llvm::SmallVector<int64_t, 6> rowMajorStrides(llvm::ArrayRef<int64_t> sizes);
 // Strides of the same elements under another shape; false if no strides express it.
 bool reshapeStrides(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> strides, llvm::ArrayRef<int64_t> newSizes,
                     llvm::SmallVectorImpl<int64_t> &newStrides);
+
+// How a part of a concatenation lies in it: rows of `row` adjacent elements, each `pitch` elements after the one
+// before.
+//
+//   %j = plan.concat %q, %k {axis = 1}     of 4x2 and 4x6: %q is in rows of 2, %k in rows of 6, of pitch 8
+struct Rows {
+  int64_t row = 0, pitch = 0;
+
+  // Elements from the first to the last of so many.
+  int64_t span(int64_t elements) const { return (elements / row - 1) * pitch + row; }
+  // The strides that these of a dense tensor become; none where a dimension goes on from one row to the next.
+  std::optional<llvm::SmallVector<int64_t>> strides(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> dense) const;
+};
+
+// The gradient that is this result of an attention's backward pass: sizes and strides of batch, heads, positions and
+// features, as if it were dense in its buffer.
+struct AttentionGradient {
+  llvm::SmallVector<int64_t, 4> sizes, strides;
+};
+AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result);
+
+// Can the command that makes the value write it so? Products, gradients of attention and copies take strides.
+bool canWriteRows(mlir::Value value, Rows rows);
+
+// What PlanMemory chose: `plan.rows` of the command, two numbers a result, zeros where one is dense.
+inline constexpr llvm::StringLiteral rowsAttr = "plan.rows";
+std::optional<Rows> rowsOf(mlir::Value value);
 
 } // namespace cleave::codegen

@@ -5,14 +5,17 @@
 //   error: reads a value whose bytes 128..256 hold the result of 'plan.launch' by then
 //
 // A collective's operands must still be there when compute has waited for it, and its results count from its start.
-// Also: everything lies inside the arena, persistent tensors hold their own or their stored value at the end, the
-// sequence of every group counts up, and no kernel has more buffers than it may.
+// A part of a concatenation that lies in rows between those of others holds the concatenation's bytes from the first of
+// them on: nothing else may lie there until it is read. Also: everything lies inside the arena, persistent tensors hold
+// their own or their stored value at the end, the sequence of every group counts up, and no kernel has more buffers
+// than it may.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/codegen/strided_view.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>
@@ -153,8 +156,43 @@ private:
     if (hostward ? range.end - runtime::hostMemory > hostBytes : range.begin < 0 || range.end > arenaBytes)
       return op->emitOpError() << "writes bytes " << range.begin << " to " << range.end << " of an arena of "
                                << arenaBytes;
+    if (rowsOf(value)) return writeRows(op, value);
     bytes.write(range, ownerOf(value));
     return success();
+  }
+
+  // The concatenation that the value lies in; none where its place in it is another.
+  plan::ConcatCommandOp wholeOf(Value value, Rows rows) const {
+    const auto &uses = list.usesOf(value);
+    auto concat = uses.size() == 1 ? dyn_cast<plan::ConcatCommandOp>(uses.front()->getOwner()) : nullptr;
+    if (!concat) return {};
+    auto elementsOfRow = [&](Value part) {
+      int64_t count = 1;
+      for (int64_t size : cast<RankedTensorType>(part.getType()).getShape().drop_front(concat.getAxis())) count *= size;
+      return count;
+    };
+    int64_t before = 0;
+    for (Value part : concat.getXs().take_front(uses.front()->getOperandNumber())) before += elementsOfRow(part);
+    const int64_t place = addressOf(concat.getY()) + before * elementBytes(concat.getType().getElementType());
+    return place == addressOf(value) && rows.row == elementsOfRow(uses.front()->get()) &&
+                   rows.pitch == elementsOfRow(concat.getY())
+               ? concat
+               : plan::ConcatCommandOp();
+  }
+  LogicalResult writeRows(Operation *op, Value value) {
+    plan::ConcatCommandOp concat = wholeOf(value, *rowsOf(value));
+    if (!concat) return op->emitOpError("writes rows that are not those of a part of a concatenation");
+    const Range range = rangeOf(concat.getY());
+    if (range.end > arenaBytes) return op->emitOpError("writes rows past the arena");
+    const void *whole = ownerOf(concat.getY());
+    if (begun.insert(concat).second) {
+      bytes.write(range, whole);
+      return success();
+    }
+    auto intruder = bytes.intruder(range, [&](const void *owner) { return owner == whole; });
+    if (!intruder.found) return success();
+    return op->emitOpError() << "writes between rows whose bytes " << intruder.range.begin << " to "
+                             << intruder.range.end << " hold " << describe(intruder.owner) << " by then";
   }
 
   LogicalResult readAll(Operation *op, bool finished = false) {
@@ -166,8 +204,10 @@ private:
                        return rangeOf(result).begin == rangeOf(operand).begin;
                      });
       if (inPlace) continue;
-      auto intruder = bytes.intruder(rangeOf(operand), [&](const void *owner) {
-        return owner == ownerOf(operand) || isPartOf(placeOf(operand).root, owner);
+      const bool isInRows = rowsOf(placeOf(operand).root).has_value(); // of the concatenation, which is `op`
+      auto intruder = bytes.intruder(rangeOf(isInRows ? op->getResult(0) : operand), [&](const void *owner) {
+        return isInRows ? owner == ownerOf(op->getResult(0))
+                        : owner == ownerOf(operand) || isPartOf(placeOf(operand).root, owner);
       });
       if (!intruder.found) continue;
       return op->emitOpError() << "reads a value whose bytes " << intruder.range.begin << " to " << intruder.range.end
@@ -226,6 +266,7 @@ private:
   llvm::DenseMap<Attribute, onnx::ParamOp> persistent;
   llvm::DenseMap<Attribute, std::pair<Range, const void *>> stored;
   llvm::StringMap<int64_t> sequences;
+  llvm::DenseSet<Operation *> begun; // concatenations of which a part in rows is written
 };
 
 struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {

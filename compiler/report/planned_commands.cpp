@@ -28,9 +28,16 @@ double bytesOfLaunch(const plan::Plan &plan, const plan::Launch &launch) {
   return bytes;
 }
 
+// Its elements alone, where they lie in rows between others.
+double bytesOfResult(const plan::Contract &product) {
+  double elements = double(product.m()) * double(product.n());
+  for (int64_t size : product.batch()) elements *= double(size);
+  return std::min(bytesOfBuffer(product.out()), elements * double(runtime::byteSize(product.out().dtype())));
+}
+
 double bytesOfProduct(const plan::Contract &product) {
   double bytes = bytesOfBuffer(product.lhs()) + bytesOfBuffer(product.rhs()) +
-                 bytesOfBuffer(product.out()) * (product.accumulate() ? 2 : 1);
+                 bytesOfResult(product) * (product.accumulate() ? 2 : 1);
   if (product.has_bias()) bytes += bytesOfBuffer(product.bias());
   if (product.has_pre_activation()) bytes += bytesOfBuffer(product.pre_activation());
   if (product.has_lhs_sum()) bytes += bytesOfBuffer(product.lhs_sum());

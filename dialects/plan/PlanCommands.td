@@ -51,15 +51,16 @@ def AttentionCommandOp : Plan_Command<"attention", [AttrSizedOperandSegments]> {
   let summary = "attention by a library: forward (query, key, value -> out[, stats]) or, with out_gradient, backward";
   let description = [{
     `sizes`: batch, heads, heads of keys, queries, keys, features, features of values. Strides are batch, heads,
-    positions, features; `offsets` are where query, key, value and bias start. out, out_gradient
-    and the backward pass' results (the gradients of query, key and value) are dense [batch, positions, heads, features].
-    See plan.proto.
+    positions, features; `offsets` are where query, key, value and bias start. out and out_gradient are dense [batch,
+    positions, heads, features]. The backward pass' results are the gradients of query, key and value, in this order;
+    `gradient_strides` are four of each. See plan.proto.
   }];
   let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                    Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$out, Optional<AnyRankedTensor>:$stats,
                    Optional<AnyRankedTensor>:$out_gradient, DenseI64ArrayAttr:$sizes,
                    DenseI64ArrayAttr:$query_strides, DenseI64ArrayAttr:$key_strides, DenseI64ArrayAttr:$value_strides,
-                   DenseI64ArrayAttr:$bias_strides, DenseI64ArrayAttr:$offsets, F64Attr:$scale, UnitAttr:$causal);
+                   DenseI64ArrayAttr:$bias_strides, DenseI64ArrayAttr:$gradient_strides, DenseI64ArrayAttr:$offsets,
+                   F64Attr:$scale, UnitAttr:$causal);
   let results = (outs Variadic<AnyRankedTensor>:$ys);
 }
 

@@ -89,3 +89,18 @@ func.func @others(%i: tensor<5xi64>, %p: tensor<2x3xf32>) -> (tensor<5x8xf32>, t
   onnx.write @w, %two : tensor<64x256xf32>
   return %g, %pad, %own : tensor<5x8xf32>, tensor<4x6xf32>, tensor<1x3xf32>
 }
+
+// The gradient of queries is written sequence first, as only its transpose is read; that of values is read both ways.
+// CHECK-LABEL: func.func @attention_gradient
+// CHECK: %[[D:.*]]:3 = plan.attention
+// CHECK-SAME: gradient_strides = array<i64: 32, 8, 64, 1, 256, 8, 32, 1, 256, 8, 32, 1>
+// CHECK-SAME: -> (tensor<8x2x1x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>)
+// CHECK: plan.copy %[[D]]#2
+// CHECK: return %[[D]]#0, %[[D]]#1, %[[D]]#2
+func.func @attention_gradient(%x: tensor<2x8x4x8xbf16>, %s: tensor<2x4x8xf32>) -> (tensor<8x2x1x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<8x2x4x8xbf16>) {
+  %dq, %dk, %dv = onnx.ScaledAttentionGrad %x, %x, %x, %x, %s, %x {scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x4x8xf32>, tensor<2x8x4x8xbf16>) -> (tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>)
+  %q = onnx.Reshape %dq {shape = array<i64: 2, 8, 1, 4, 8>} : (tensor<2x8x4x8xbf16>) -> tensor<2x8x1x4x8xbf16>
+  %tq = onnx.Transpose %q {perm = array<i64: 1, 0, 2, 3, 4>} : (tensor<2x8x1x4x8xbf16>) -> tensor<8x2x1x4x8xbf16>
+  %tv = onnx.Transpose %dv {perm = array<i64: 1, 0, 2, 3>} : (tensor<2x8x4x8xbf16>) -> tensor<8x2x4x8xbf16>
+  return %tq, %dk, %dv, %tv : tensor<8x2x1x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<2x8x4x8xbf16>, tensor<8x2x4x8xbf16>
+}

@@ -29,13 +29,13 @@ TEST(MemoryPlan, Example) {
   MemoryPlan plan = planMemory(buffers);
   expectValid(buffers, plan);
   EXPECT_EQ(plan.peak, 512);
-  EXPECT_EQ(plan.lowerBound, 512);
+  EXPECT_EQ(plan.bound.bytes, 512);
 }
 
 TEST(MemoryPlan, NothingToPlan) {
   MemoryPlan plan = planMemory({});
   EXPECT_EQ(plan.peak, 0);
-  EXPECT_EQ(plan.lowerBound, 0);
+  EXPECT_EQ(plan.bound.bytes, 0);
 }
 
 TEST(MemoryPlan, RandomLifetimesStayNearTheBound) {
@@ -48,8 +48,8 @@ TEST(MemoryPlan, RandomLifetimesStayNearTheBound) {
     }
     MemoryPlan plan = planMemory(buffers);
     expectValid(buffers, plan);
-    EXPECT_GE(plan.peak, plan.lowerBound);
-    EXPECT_LE(plan.peak, plan.lowerBound * 1.15);
+    EXPECT_GE(plan.peak, plan.bound.bytes);
+    EXPECT_LE(plan.peak, plan.bound.bytes * 1.15);
   }
 }
 
@@ -82,7 +82,7 @@ TEST(MemoryPlan, TrainingStepReachesTheBound) {
   }
   MemoryPlan plan = planMemory(buffers);
   expectValid(buffers, plan);
-  EXPECT_LE(plan.peak, plan.lowerBound * 1.01);
+  EXPECT_LE(plan.peak, plan.bound.bytes * 1.01);
 }
 
 } // namespace
