@@ -308,7 +308,8 @@ private:
     auto type = cast<RankedTensorType>(concat.getY().getType());
     int64_t target = index.lookup(concat.getY());
     Storage &whole = storages[target];
-    if (whole.fixed >= 0) return; // its lifetime cannot begin earlier: others still read that persistent tensor
+    // In a persistent tensor its lifetime cannot begin earlier: others still read that. A place in a slot is its own.
+    if (whole.fixed >= 0 && !slots.offsetOf(concat.getY())) return;
     if (llvm::any_of(type.getShape().take_front(concat.getAxis()), [](int64_t size) { return size != 1; }))
       return concatInRows(concat, whole);
     int64_t offset = 0;
