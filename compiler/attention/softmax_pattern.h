@@ -18,7 +18,8 @@ struct Softmax {
 };
 std::optional<Softmax> matchSoftmax(onnx::ExpOp exp);
 
-// Is the value 2-D with `yes` where column <= row and `no` elsewhere (a causal mask, additive or boolean)?
+// Is the value 2-D with `yes` where column <= row and `no` elsewhere (a causal mask, additive or boolean)? It is a
+// constant, or computed from comparisons of positions, as masks of long sequences are.
 struct CausalTable {
   double yes, no;
 };

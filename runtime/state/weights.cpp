@@ -3,6 +3,9 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/reference/philox.h"
+#include "runtime/threads/parallel.h"
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -123,8 +126,7 @@ Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const 
   if (source.runs().empty()) {
     Result<const std::byte *> bytes = bytesOf(source, elementCount(shape));
     if (!bytes) return bytes.status();
-    if (!source.transposed())
-      return copyBox(*bytes, source.dtype(), shape, shard, out.data(), parameter.dtype());
+    if (!source.transposed()) return copyBox(*bytes, source.dtype(), shape, shard, out.data(), parameter.dtype());
     return copyTransposed(*bytes, source.dtype(), parameter, shape, shard, out.data());
   }
   Status copied = Status::ok();
@@ -143,6 +145,24 @@ Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const 
     begin += count;
   }
   return copied;
+}
+
+void WeightReader::draw(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
+                        std::span<std::byte> out) const {
+  constexpr int64_t most = 4096; // elements of a piece
+  std::vector<std::array<int64_t, 3>> pieces;
+  forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
+    for (int64_t i = 0; i < run; i += most) pieces.push_back({at + i, done + i, std::min(most, run - i)});
+  });
+  const int64_t unit = byteSize(parameter.dtype());
+  parallelFor(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto [at, done, count] :
+         std::span(pieces).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)))
+      for (int64_t i = 0; i < count; ++i)
+        storeFloat(parameter.dtype(),
+                   randomInitial(parameter.random(), plan.training().seed(), static_cast<uint64_t>(at + i)),
+                   out.data() + (done + i) * unit);
+  });
 }
 
 Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out) {
@@ -169,19 +189,16 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
     return copied ? copied : fail(copied.message());
   }
   case plan::Parameter::kFill:
-    for (int64_t i = 0; i < count; ++i)
-      CLEAVE_RETURN_IF_ERROR(writeValue(parameter.dtype(), parameter.fill(), out.data() + i * unit));
+    if (count == 0) return Status::ok();
+    CLEAVE_RETURN_IF_ERROR(writeValue(parameter.dtype(), parameter.fill(), out.data()));
+    for (size_t done = static_cast<size_t>(unit); done < out.size(); done *= 2) // as many again
+      std::memcpy(out.data() + done, out.data(), std::min(done, out.size() - done));
     return Status::ok();
   case plan::Parameter::kRandom:
     if (!isFloat(parameter.dtype())) return fail("only floats are initialized at random");
     if (parameter.random().kind() != "normal" && parameter.random().kind() != "uniform")
       return fail(fmt::format("the initial distribution '{}' is not known", parameter.random().kind()));
-    forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
-      for (int64_t i = 0; i < run; ++i)
-        storeFloat(parameter.dtype(),
-                   randomInitial(parameter.random(), plan.training().seed(), static_cast<uint64_t>(at + i)),
-                   out.data() + (done + i) * unit);
-    });
+    draw(parameter, shape, shard, out);
     return Status::ok();
   default:
     return fail("the plan says neither where its weights are nor how to draw them; give the recipe an `init`");

@@ -34,6 +34,8 @@ private:
   Result<const std::byte *> bytesOf(const plan::Source &source, int64_t elements);
   Status readFile(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
                   std::span<std::byte> out);
+  void draw(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
+            std::span<std::byte> out) const;
 
   const plan::Plan &plan;
   std::string modelPath;

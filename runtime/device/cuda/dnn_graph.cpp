@@ -19,19 +19,17 @@ int dnnType(plan::DType dtype) {
   }
 }
 
-DnnGraph::~DnnGraph() {
-  for (auto descriptor = made.rbegin(); descriptor != made.rend(); ++descriptor) dnn.destroyDescriptor(*descriptor);
-}
-
 Status DnnGraph::check(int error, const char *doing) const {
   return error ? dnnStatus(dnn, error, fmt::format("cuDNN {} {}", doing, what).c_str()) : Status::ok();
 }
 
 Result<DnnDescriptor> DnnGraph::descriptor(int type) {
-  DnnDescriptor descriptor = nullptr;
-  CLEAVE_RETURN_IF_ERROR(check(dnn.createDescriptor(type, &descriptor), "makes no descriptor for"));
-  made.push_back(descriptor);
-  return descriptor;
+  Result<DnnDescriptor> made = descriptors.make(type, what);
+  if (made) {
+    description += fmt::format("{}: {}\n", numbers.size(), type);
+    numbers.emplace(*made, numbers.size());
+  }
+  return made;
 }
 
 Result<DnnDescriptor> DnnGraph::tensor(const DnnTensor &tensor) {
@@ -62,99 +60,19 @@ Result<DnnDescriptor> DnnGraph::tensor(const DnnTensor &tensor) {
   return made;
 }
 
-Result<std::vector<int>> DnnGraph::notesOf(DnnDescriptor configuration) {
-  Result<DnnDescriptor> engine = descriptor(dnnEngine);
-  if (!engine) return engine.status();
-  int64_t count = 0;
-  DnnDescriptor found = *engine;
-  int error = dnn.get(configuration, dnnConfigurationEngine, dnnTypeDescriptor, 1, &count, &found);
-  std::vector<int> notes(dnnNoteCount);
-  if (!error) error = dnn.get(found, dnnEngineNotes, dnnTypeNumericalNote, dnnNoteCount, &count, notes.data());
-  CLEAVE_RETURN_IF_ERROR(check(error, "does not say how an engine computes"));
-  notes.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, dnnNoteCount)));
-  return notes;
-}
-
-Result<bool> DnnGraph::take(DnnDescriptor configuration, int64_t mostWorkspace, Status &why) {
-  Result<DnnDescriptor> candidate = descriptor(dnnExecutionPlan);
-  if (!candidate) return candidate.status();
-  CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
-  CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
-  if (Status status = finalize(*candidate, "makes no plan for"); !status) {
-    why = status;
-    return false;
-  }
-  int64_t count = 0, bytes = 0;
-  CLEAVE_RETURN_IF_ERROR(check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
-                               "does not say what workspace it wants for"));
-  bytes = (bytes + 255) / 256 * 256;
-  if (bytes + scratchBytes > mostWorkspace) {
-    why = runError(fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
-    return false;
-  }
-  plan = *candidate;
-  workspaceBytes = bytes;
-  return true;
-}
-
-// The first engine, best first, that keeps to the precision and to the workspace. Where tensor cores are preferred, the
-// first of those on tensor cores, else the first.
 Status DnnGraph::compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace) {
-  Result<DnnDescriptor> graph = descriptor(dnnOperationGraph);
-  if (!graph) return graph.status();
-  CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphOperations, dnnTypeDescriptor, operations));
-  CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
-  CLEAVE_RETURN_IF_ERROR(finalize(*graph, "refuses the graph of"));
-  Status last = runError(fmt::format("cuDNN knows no engine for {}", what));
-  for (int mode : {dnnModeA, dnnModeFallback}) {
-    Result<DnnDescriptor> heuristic = descriptor(dnnEngineHeuristic);
-    if (!heuristic) return heuristic.status();
-    CLEAVE_RETURN_IF_ERROR(set(*heuristic, dnnHeuristicGraph, dnnTypeDescriptor, std::vector{*graph}));
-    CLEAVE_RETURN_IF_ERROR(set(*heuristic, dnnHeuristicMode, dnnTypeHeuristicMode, std::vector{mode}));
-    if (Status status = finalize(*heuristic, "has no heuristic for"); !status) {
-      last = status;
-      continue;
-    }
-    constexpr int64_t most = 32;
-    std::vector<DnnDescriptor> configurations;
-    for (int64_t i = 0; i < most; ++i) {
-      Result<DnnDescriptor> configuration = descriptor(dnnEngineConfiguration);
-      if (!configuration) return configuration.status();
-      configurations.push_back(*configuration);
-    }
-    int64_t found = 0;
-    if (dnn.get(*heuristic, dnnHeuristicResults, dnnTypeDescriptor, most, &found, configurations.data())) continue;
-    configurations.resize(static_cast<size_t>(std::min(found, most)));
-    std::vector<DnnDescriptor> others; // without tensor cores, where these are preferred
-    for (DnnDescriptor configuration : configurations) {
-      Result<std::vector<int>> notes = cores == DnnCores::Any ? std::vector<int>() : notesOf(configuration);
-      if (!notes) return notes.status();
-      auto isNoted = [&](int note) { return std::find(notes->begin(), notes->end(), note) != notes->end(); };
-      if (cores == DnnCores::Refused && (isNoted(dnnNoteTensorCore) || isNoted(dnnNoteNarrowInputs))) continue;
-      if (cores == DnnCores::Preferred && !isNoted(dnnNoteTensorCore)) {
-        others.push_back(configuration);
-        continue;
-      }
-      Result<bool> taken = take(configuration, mostWorkspace, last);
-      if (!taken) return taken.status();
-      if (*taken) break;
-    }
-    const Status why = others.size() < configurations.size() ? last : runError("it knows none");
-    for (size_t i = 0; i < others.size() && !plan; ++i) {
-      Result<bool> taken = take(others[i], mostWorkspace, last);
-      if (!taken) return taken.status();
-      if (*taken) warned = fmt::format("no engine with tensor cores is taken: {}", why.message());
-    }
-    if (!plan) continue;
-    device.needWorkspace(static_cast<size_t>(workspaceBytes + scratchBytes));
-    return Status::ok();
-  }
-  return last;
+  Result<const DnnPlan *> found =
+      device.gpu().dnnPlans->find(description, operations, cores, mostWorkspace - scratchBytes, what);
+  if (!found) return found.status();
+  plan = *found;
+  device.needWorkspace(static_cast<size_t>(plan->workspaceBytes + scratchBytes));
+  return Status::ok();
 }
 
 Status DnnGraph::bind() {
   Result<DnnDescriptor> made = descriptor(dnnVariantPack);
   if (!made) return made.status();
+  const int64_t workspaceBytes = plan->workspaceBytes;
   auto base = workspaceBytes + scratchBytes ? reinterpret_cast<char *>(device.workspaceMemory().address()) : nullptr;
   std::vector<int64_t> ids;
   std::vector<void *> pointers;
@@ -174,7 +92,7 @@ Status DnnGraph::bind() {
 Status DnnGraph::run() {
   if (!pack) CLEAVE_RETURN_IF_ERROR(bind()); // the workspace has its address now
   int error = dnn.setStream(handle, stream);
-  if (!error) error = dnn.execute(handle, plan, pack);
+  if (!error) error = dnn.execute(handle, plan->plan, pack);
   return check(error, "does not start");
 }
 

@@ -1,5 +1,5 @@
-// A graph of cuDNN's backend interface as a command: tensors and operations are described, its heuristic gives engine
-// configurations, the first that makes a plan and keeps to the workspace is run.
+// A graph of cuDNN's backend interface as a command: tensors and operations are described, and the engine for them
+// (dnn_plan.h) is run at these addresses.
 //
 //   DnnGraph graph(device, lane, "the convolution");
 //   Result<DnnDescriptor> x = graph.tensor({.dtype = plan::F32, .sizes = {...}, .strides = {...}, .address = a});
@@ -7,7 +7,10 @@
 //   Status s = graph.compile({operation}, DnnCores::Preferred, convolutionWorkspace(c));
 #pragma once
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/dnn_plan.h"
+#include <fmt/format.h>
 #include <list>
+#include <unordered_map>
 
 namespace cleave::runtime::cuda {
 
@@ -21,21 +24,17 @@ struct DnnTensor {
   float value = 0;
 };
 
-// Engines on tensor cores: of fp32 these know TF32 only, so that they round; of 16 bits they are the fast ones, and
-// another one is taken with a warning.
-enum class DnnCores { Refused, Any, Preferred };
-
 class DnnGraph final : public PreparedCommand {
 public:
   // `what` stands in errors: "the convolution".
   DnnGraph(CudaDevice &device, int lane, const char *what)
-      : device(device), dnn(*device.gpu().dnn), handle(device.gpu().dnnHandle), stream(device.stream(lane)),
-        what(what) {}
-  ~DnnGraph() override;
+      : device(device), dnn(*device.gpu().dnn), handle(device.gpu().dnnHandle), stream(device.stream(lane)), what(what),
+        descriptors(dnn) {}
 
   Result<DnnDescriptor> tensor(const DnnTensor &tensor);
   Result<DnnDescriptor> descriptor(int type);
   template <typename Value> Status set(DnnDescriptor to, int attribute, int type, const std::vector<Value> &values) {
+    if (!plan) describe(to, attribute, values);
     return check(dnn.set(to, attribute, type, static_cast<int64_t>(values.size()), values.data()), "does not describe");
   }
   Status finalize(DnnDescriptor descriptor, const char *part) { return check(dnn.finalize(descriptor), part); }
@@ -43,14 +42,21 @@ public:
   // Error: no engine takes the graph.
   Status compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace);
   Status run() override;
-  std::string warning() const override { return warned; }
+  std::string warning() const override { return plan ? plan->warning : ""; }
 
 private:
   Status check(int error, const char *doing) const;
-  // Numbers of dnnNote...
-  Result<std::vector<int>> notesOf(DnnDescriptor configuration);
-  // False: the engine is passed over, and `why` says for what reason. Else it is the plan.
-  Result<bool> take(DnnDescriptor configuration, int64_t mostWorkspace, Status &why);
+  // Adds to the description that graphs of the same operations share.
+  template <typename Value> void describe(DnnDescriptor to, int attribute, const std::vector<Value> &values) {
+    description += fmt::format("{}.{}", numberOf(to), attribute);
+    for (const Value &value : values)
+      if constexpr (std::is_same_v<Value, DnnDescriptor>)
+        description += fmt::format(" #{}", numberOf(value));
+      else
+        description += fmt::format(" {}", +value);
+    description += '\n';
+  }
+  size_t numberOf(DnnDescriptor descriptor) const { return numbers.at(descriptor); }
   Status bind();
 
   CudaDevice &device;
@@ -58,9 +64,11 @@ private:
   DnnHandle handle;
   Stream stream;
   const char *what;
-  std::string warned;
-  std::vector<DnnDescriptor> made;
-  DnnDescriptor plan = nullptr, pack = nullptr;
+  DnnDescriptors descriptors;
+  std::unordered_map<DnnDescriptor, size_t> numbers;
+  std::string description;
+  const DnnPlan *plan = nullptr; // the GPU's
+  DnnDescriptor pack = nullptr;
   struct Bound {
     int64_t id;
     void *pointer;        // of a tensor in scratch: null, and
@@ -68,7 +76,7 @@ private:
   };
   std::vector<Bound> bound;
   std::list<float> values;
-  int64_t ids = 0, workspaceBytes = 0, scratchBytes = 0;
+  int64_t ids = 0, scratchBytes = 0;
 };
 
 // The library's number of an element type; -1 for those it does not know.

@@ -74,6 +74,7 @@ Gpu::~Gpu() {
   if (!context) return;
   driver.ctxSetCurrent(context);
   if (blasHandle) blas->destroy(blasHandle);
+  dnnPlans.reset();
   if (dnnHandle) dnn->destroy(dnnHandle);
   for (Module module : modules) driver.moduleUnload(module);
   driver.primaryCtxRelease(device);
@@ -109,7 +110,9 @@ Status Gpu::needDnn() {
   if (!opened) return opened.status();
   dnn = *opened;
   CLEAVE_RETURN_IF_ERROR(enter());
-  return dnnStatus(*dnn, dnn->create(&dnnHandle), "cannot start cuDNN");
+  CLEAVE_RETURN_IF_ERROR(dnnStatus(*dnn, dnn->create(&dnnHandle), "cannot start cuDNN"));
+  dnnPlans = std::make_unique<DnnPlans>(*dnn, dnnHandle);
+  return Status::ok();
 }
 
 } // namespace cleave::runtime::cuda

@@ -5,6 +5,7 @@
 //   (*gpu)->driver.launchKernel((*gpu)->kernel(launch.kernel()), ...);
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/device/cuda/dnn_plan.h"
 #include "runtime/device/cuda/library.h"
 #include "runtime/device/cuda/product_choices.h"
 #include <memory>
@@ -40,6 +41,7 @@ public:
   ProductChoices products; // the plan's; of others the heuristic's first is taken
   const Cudnn *dnn = nullptr;
   DnnHandle dnnHandle = nullptr;
+  std::unique_ptr<DnnPlans> dnnPlans;
 
   const Driver &driver;
   const int ordinal;

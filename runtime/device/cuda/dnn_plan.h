@@ -1,0 +1,58 @@
+// The engine of cuDNN for a graph of operations, ready to run. Commands that describe the same share one, since making
+// it can take a second: some engines are compiled then.
+//
+//   DnnPlans plans(dnn, handle);
+//   Result<const DnnPlan *> plan = plans.find(description, {operation}, DnnCores::Preferred, bytes, "the convolution");
+#pragma once
+#include "runtime/device/cuda/library.h"
+#include "runtime/status.h"
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime::cuda {
+
+// Engines on tensor cores: of fp32 these know TF32 only, so that they round; of 16 bits they are the fast ones, and
+// another one is taken with a warning.
+enum class DnnCores { Refused, Any, Preferred };
+
+// Descriptors of cuDNN's, which end with it.
+class DnnDescriptors {
+public:
+  explicit DnnDescriptors(const Cudnn &dnn) : dnn(dnn) {}
+  ~DnnDescriptors();
+  DnnDescriptors(const DnnDescriptors &) = delete;
+
+  Result<DnnDescriptor> make(int type, const char *what);
+  const std::vector<DnnDescriptor> &all() const { return made; }
+
+private:
+  const Cudnn &dnn;
+  std::vector<DnnDescriptor> made;
+};
+
+struct DnnPlan {
+  explicit DnnPlan(const Cudnn &dnn) : descriptors(dnn) {}
+  DnnDescriptors descriptors;
+  DnnDescriptor plan = nullptr;
+  int64_t workspaceBytes = 0; // a multiple of 256
+  std::string warning;        // "": none
+};
+
+class DnnPlans {
+public:
+  DnnPlans(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
+
+  // `description` says everything about the operations but where tensors are; `what` stands in errors. Error: no engine
+  // takes the graph within `mostWorkspace` bytes.
+  Result<const DnnPlan *> find(const std::string &description, const std::vector<DnnDescriptor> &operations,
+                               DnnCores cores, int64_t mostWorkspace, const char *what);
+
+private:
+  const Cudnn &dnn;
+  DnnHandle handle;
+  std::map<std::string, std::unique_ptr<DnnPlan>> plans;
+};
+
+} // namespace cleave::runtime::cuda
