@@ -55,12 +55,18 @@ private:
 
   // Does it leave what else is in a buffer that it writes?
   static bool writesPart(const plan::Command &command, const plan::Buffer &buffer) {
-    if (command.has_contract()) return command.contract().accumulate();
-    if (!command.has_copy()) return false;
-    int64_t copied = 1, all = 1;
-    for (int64_t size : command.copy().sizes()) copied *= size;
+    int64_t written = 1, all = 1;
+    if (command.has_contract()) {
+      if (command.contract().accumulate()) return true;
+      for (int64_t size : command.contract().batch()) written *= size;
+      written *= command.contract().m() * command.contract().n();
+    } else if (command.has_copy()) {
+      for (int64_t size : command.copy().sizes()) written *= size;
+    } else {
+      return false;
+    }
     for (int64_t size : buffer.shape()) all *= size;
-    return copied < all;
+    return written < all;
   }
 
   void addAction(const plan::Action &action) {
