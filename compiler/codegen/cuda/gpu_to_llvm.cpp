@@ -80,7 +80,7 @@ void registerCudaDialects(DialectRegistry &registry) {
 }
 
 std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMContext &context) {
-  expandMath(module);
+  expandMath(module, /*fuses=*/true);
   useInstructions(module);
   PassManager passes(module.getContext());
   passes.enableVerifier(false); // the modules are checked by the tests
