@@ -66,7 +66,7 @@ BufferAlignments alignmentsOf(const plan::Plan &plan) {
 LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
   groupLaunches(plan);
   const BufferAlignments alignments = alignmentsOf(plan);
-  GpuKernels kernels(module, alignments);
+  GpuKernels kernels(module, alignments, options.gpu);
   if (failed(kernels.build())) return failure();
   for (auto [kernel, built] : llvm::zip_equal(*plan.mutable_kernels(), kernels.all())) {
     if (auto known = alignments.find(kernel.symbol()); known != alignments.end())

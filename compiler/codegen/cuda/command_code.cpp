@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/command_code.h"
+#include "compiler/codegen/cuda/command_values.h"
 #include "compiler/codegen/cuda/grid_schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/STLExtras.h"
@@ -15,50 +16,7 @@ Value firstElement(GridBuilder &grid, int64_t width, int64_t threads) {
   return grid.product(grid.sum(grid.product(grid.block(), threads), grid.thread()), width);
 }
 
-// Sums of 16-bit floats are kept in f32.
-Type sumType(Type element) {
-  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
-  return isNarrow ? Float32Type::get(element.getContext()) : element;
-}
-Value zeroOf(GridBuilder &grid, Type type) { return grid.constant(cast<TypedAttr>(grid.here().getZeroAttr(type))); }
-Value add(GridBuilder &grid, Value a, Value b) {
-  if (isa<FloatType>(a.getType())) return grid.make<arith::AddFOp>(a, b);
-  return grid.make<arith::AddIOp>(a, b);
-}
-Value widened(GridBuilder &grid, Value x) {
-  Type wide = sumType(x.getType());
-  return wide == x.getType() ? x : grid.make<arith::ExtFOp>(wide, x);
-}
-Value narrowed(GridBuilder &grid, Value x, Type element) {
-  return element == x.getType() ? x : grid.make<arith::TruncFOp>(element, x);
-}
 Value greater(GridBuilder &grid, Value a, Value b) { return grid.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, a, b); }
-
-// The fault that is found first stays.
-void leaveFault(GridBuilder &grid, Value condition, Value word, Value code) {
-  grid.when(condition, [&] {
-    Type i32 = grid.here().getI32Type();
-    Value known = grid.load(word, i32, grid.number(0)).front();
-    Value none = grid.equal(known, grid.constant(grid.here().getI32IntegerAttr(0)));
-    grid.when(none, [&] { grid.store(grid.make<arith::TruncIOp>(i32, code), word, grid.number(0)); });
-  });
-}
-
-// The row that index number `position` means: negative ones count from the end.
-Value globalRow(GridBuilder &grid, Value indices, const IndexedRows &rows, Value position) {
-  Type i64 = grid.here().getI64Type(), i32 = grid.here().getI32Type();
-  Value raw = grid.load(indices, rows.isWide ? i64 : i32, position).front();
-  if (!rows.isWide) raw = grid.make<arith::ExtSIOp>(i64, raw);
-  Value isNegative = grid.less(raw, grid.number(0));
-  return grid.select(isNegative, grid.sum(raw, grid.number(rows.globalRows)), raw);
-}
-// 0 <= a < b
-Value isWithin(GridBuilder &grid, Value a, int64_t b) {
-  return grid.make<arith::CmpIOp>(arith::CmpIPredicate::ult, a, grid.number(b));
-}
-Value negation(GridBuilder &grid, Value a) {
-  return grid.make<arith::XOrIOp>(a, grid.constant(grid.here().getBoolAttr(true)));
-}
 
 } // namespace
 
@@ -211,81 +169,6 @@ void gatherCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_
     Values values = grid.load(grid.buffer(0), element, grid.sum(grid.product(row, rows.inner), inner), width, true);
     for (Value &value : values) value = grid.select(isHere, value, zeroOf(grid, element));
     grid.store(values, grid.buffer(2), first, true);
-  });
-}
-
-// One word a thread, then one a warp.
-int64_t scatterSharedBytes(int64_t threads) { return 4 * (threads + threads / warp); }
-
-// Is the flag (i1) of any thread of the block set? Every thread's own is left in shared memory, as an i32 a thread.
-static Value anyOfBlock(GridBuilder &grid, Value flag, int64_t threads) {
-  Type i32 = grid.here().getI32Type();
-  Value word = grid.make<arith::ExtUIOp>(i32, flag);
-  grid.store(word, grid.shared(), grid.thread());
-  for (int64_t mask = warp / 2; mask > 0; mask /= 2) word = grid.make<arith::OrIOp>(word, grid.shuffle(word, mask));
-  Value slot = grid.sum(grid.quotient(grid.thread(), warp, threads), grid.number(threads));
-  grid.when(grid.equal(grid.remainder(grid.thread(), warp, threads), grid.number(0)),
-            [&] { grid.store(word, grid.shared(), slot); });
-  grid.barrier();
-  Value any = grid.constant(grid.here().getI32IntegerAttr(0));
-  for (int64_t w = 0; w < threads / warp; ++w)
-    any = grid.make<arith::OrIOp>(any, grid.load(grid.shared(), i32, grid.number(threads + w)).front());
-  return grid.make<arith::CmpIOp>(arith::CmpIPredicate::ne, any, grid.constant(grid.here().getI32IntegerAttr(0)));
-}
-
-void scatterAddCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_t width, int64_t threads) {
-  Value indices = grid.buffer(0), updates = grid.buffer(1), out = grid.buffer(2);
-  const int64_t blocks = rows.outer * rows.count;
-  Value position = grid.remainder(grid.block(), rows.count, blocks),
-        outer = grid.quotient(grid.block(), rows.count, blocks);
-  Value own = globalRow(grid, indices, rows, position);
-  leaveFault(grid, negation(grid, isWithin(grid, own, rows.globalRows)), grid.buffer(3), grid.scalar(1));
-  Value local = grid.difference(own, grid.scalar(0));
-  auto isOwn = [&](Value other) { return grid.equal(globalRow(grid, indices, rows, other), own); };
-
-  grid.when(isWithin(grid, local, rows.rows), [&] {
-    Value no = grid.constant(grid.here().getBoolAttr(false));
-    Value isLater = grid.loop(grid.thread(), position, threads, no,
-                              [&](Value other, ValueRange found) -> Values {
-                                return {grid.make<arith::OrIOp>(found[0], isOwn(other))};
-                              })
-                        .front();
-    Value isFirst = negation(grid, anyOfBlock(grid, isLater, threads));
-    grid.barrier(); // the memory is free again
-    grid.when(isFirst, [&] {
-      grid.loop(grid.number(0), grid.number(rows.inner), threads * width, {}, [&](Value begin, ValueRange) {
-        Value x = grid.sum(begin, grid.product(grid.thread(), width));
-        Value isInside = grid.less(x, grid.number(rows.inner)), column = grid.select(isInside, x, grid.number(0));
-        Values sums(width, zeroOf(grid, sumType(element)));
-        sums = grid.loop(position, grid.number(rows.count), threads, sums, [&](Value base, ValueRange soFar) {
-          Value mine = grid.sum(base, grid.thread()), last = grid.number(rows.count - 1);
-          Value isMatch = grid.both(grid.less(mine, grid.number(rows.count)), isOwn(grid.minimum(mine, last)));
-          Value any = anyOfBlock(grid, isMatch, threads);
-          Values next = grid.choose(any, soFar, [&] {
-            return grid.loop(grid.number(0), grid.number(threads), 1, soFar, [&](Value k, ValueRange partial) {
-              Value word = grid.load(grid.shared(), grid.here().getI32Type(), k).front();
-              Value isSet = grid.make<arith::CmpIOp>(arith::CmpIPredicate::ne, word,
-                                                     grid.constant(grid.here().getI32IntegerAttr(0)));
-              return grid.choose(isSet, partial, [&] {
-                Value update = grid.sum(grid.product(outer, rows.count), grid.sum(base, k));
-                Values added =
-                    grid.load(updates, element, grid.sum(grid.product(update, rows.inner), column), width, true);
-                for (auto [sum, term] : llvm::zip_equal(partial, added)) term = add(grid, sum, widened(grid, term));
-                return added;
-              });
-            });
-          });
-          grid.barrier();
-          return next;
-        });
-        for (Value &sum : sums) sum = narrowed(grid, sum, element);
-        grid.when(isInside, [&] {
-          Value row = grid.sum(grid.product(outer, rows.rows), local);
-          grid.store(sums, out, grid.sum(grid.product(row, rows.inner), x), true);
-        });
-        return Values();
-      });
-    });
   });
 }
 

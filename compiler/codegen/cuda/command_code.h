@@ -1,6 +1,6 @@
 // The code of the kernels of command_kernels.h: what one thread does, written with a GridBuilder.
 #pragma once
-#include "compiler/codegen/cuda/grid_builder.h"
+#include "compiler/codegen/cuda/command_values.h"
 #include <string>
 
 namespace cleave::codegen {
@@ -26,13 +26,6 @@ private:
   int64_t total = 1;
 };
 
-// A tensor [outer, rows, inner] and one indexed by `count` indices, [outer, count, inner].
-struct IndexedRows {
-  int64_t outer, rows, inner, count, globalRows;
-  bool isWide; // indices of i64, else i32
-  std::string text() const;
-};
-
 // Spatial sizes, padded in front to three dimensions.
 struct PoolWindow {
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, low[3] = {0, 0, 0},
@@ -53,10 +46,6 @@ constexpr int64_t transposeThreads = 256, transposeSharedBytes = 64 * 68;
 void fillCode(GridBuilder &grid, mlir::Type element, int64_t bits, int64_t width, int64_t threads);
 // Buffers table, indices, out, fault; scalars first local row, fault code.
 void gatherCode(GridBuilder &grid, mlir::Type element, const IndexedRows &rows, int64_t width, int64_t threads);
-// Buffers indices, updates, out (zeros), fault; scalars as of a gather. A block has one index: it adds up all updates
-// of its row, in order, if it is the row's first.
-void scatterAddCode(GridBuilder &grid, mlir::Type element, const IndexedRows &rows, int64_t width, int64_t threads);
-int64_t scatterSharedBytes(int64_t threads);
 // Buffers x, y.
 void poolCode(GridBuilder &grid, mlir::Type element, const PoolWindow &window, bool isMax, int64_t threads);
 // Buffers x, dy, dx. The first largest element of a window gets its gradient, as in PyTorch.

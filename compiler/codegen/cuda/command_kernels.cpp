@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/command_code.h"
 #include "compiler/codegen/cuda/grid_schedule.h"
+#include "compiler/codegen/cuda/scatter_code.h"
 #include "compiler/codegen/memory_plan.h"
 #include "compiler/elements/element_data.h"
 #include "runtime/plan/dtype.h"
@@ -12,7 +13,6 @@ namespace cleave::codegen {
 namespace {
 
 constexpr int64_t threads = 256;
-constexpr int64_t scatterThreads = 256;
 
 plan::AffineOfCoordinate constant(int64_t value) {
   plan::AffineOfCoordinate affine;
@@ -30,7 +30,8 @@ public:
     for (plan::Program &program : *plan.mutable_programs()) {
       code = 0;
       program.set_fault_offset(alignUp(program.arena_bytes()));
-      program.set_arena_bytes(program.fault_offset() + bufferAlignment);
+      scratchBegin = program.fault_offset() + bufferAlignment;
+      program.set_arena_bytes(scratchBegin + scratchBytes(program));
       fault.set_offset(program.fault_offset());
       fault.set_dtype(plan::I32);
       fault.clear_shape();
@@ -232,22 +233,89 @@ private:
     return success();
   }
 
-  LogicalResult addScatterAdd(plan::Command &command, const plan::ScatterAdd &scatter) {
+  static ScatterPlan planOf(const plan::ScatterAdd &scatter) {
+    constexpr int64_t mostSums = 8; // that a thread has
     IndexedRows rows = rowsOf(scatter);
-    addFill(command, scatter.out(), std::string(static_cast<size_t>(runtime::byteSize(scatter.out().dtype())), '\0'));
-    if (rows.outer * rows.count * rows.inner == 0) return success();
-    int64_t width = std::min<int64_t>(4, widthFor(scatter.updates(), scatter.out(), rows.inner, {}));
-    std::string key = fmt::format("scatter_add {}, {} x{}", runtime::name(scatter.out().dtype()), rows.text(), width);
-    Type element = elementOf(scatter.out());
-    plan::DType dtype = scatter.out().dtype();
-    plan::Launch &made =
-        launch(command, key,
-               {reach(scatter.indices().dtype(), rows.count),
-                inVectors(reach(dtype, rows.outer * rows.count * rows.inner), width),
-                inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), width), reach(plan::I32, 1)},
-               2, 2, rows.outer * rows.count, 1, scatterThreads, scatterSharedBytes(scatterThreads),
-               [&](GridBuilder &grid) { scatterAddCode(grid, element, rows, width, scatterThreads); });
-    pass(made, {&scatter.indices(), &scatter.updates(), &scatter.out(), &fault}, {scatter.start(), constant(code)});
+    return {rows, std::min(mostSums, widthFor(scatter.updates(), scatter.out(), rows.inner, {}))};
+  }
+  static bool isEmpty(const IndexedRows &rows) { return rows.outer * rows.count * rows.inner == 0; }
+  static plan::Buffer scratchBuffer(plan::DType dtype, int64_t elements, int64_t offset) {
+    plan::Buffer made;
+    made.set_offset(offset);
+    made.set_dtype(dtype);
+    made.add_shape(elements);
+    return made;
+  }
+  // Pairs, the pairs when they are merged, shares of rows; from `offset` on.
+  struct ScatterScratch {
+    plan::Buffer pairs[2], partials;
+    int64_t end;
+  };
+  static ScatterScratch scratchOf(const plan::ScatterAdd &scatter, const ScatterPlan &how, int64_t offset) {
+    plan::DType dtype = scatter.out().dtype(),
+                sums = runtime::isFloat(dtype) && runtime::byteSize(dtype) < 4 ? plan::F32 : dtype;
+    ScatterScratch scratch;
+    for (plan::Buffer &pairs : scratch.pairs) {
+      pairs = scratchBuffer(plan::I64, how.rows.count, offset);
+      offset = alignUp(offset + runtime::byteSize(pairs));
+      if (how.runs.empty()) break;
+    }
+    scratch.partials = scratchBuffer(sums, how.partials(), offset);
+    scratch.end = alignUp(offset + runtime::byteSize(scratch.partials));
+    return scratch;
+  }
+  // One region for all commands of a program: they are on one stream.
+  static int64_t scratchBytes(const plan::Program &program) {
+    int64_t bytes = 0;
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands())
+        if (command.has_scatter_add() && !isEmpty(rowsOf(command.scatter_add())))
+          bytes = std::max(bytes, scratchOf(command.scatter_add(), planOf(command.scatter_add()), 0).end);
+    return bytes;
+  }
+
+  LogicalResult addScatterAdd(plan::Command &command, const plan::ScatterAdd &scatter) {
+    const plan::DType dtype = scatter.out().dtype();
+    addFill(command, scatter.out(), std::string(static_cast<size_t>(runtime::byteSize(dtype)), '\0'));
+    if (isEmpty(rowsOf(scatter))) return success();
+    const ScatterPlan how = planOf(scatter);
+    const IndexedRows &rows = how.rows;
+    const ScatterScratch scratch = scratchOf(scatter, how, scratchBegin);
+    const std::string what = fmt::format("{} x{}", rows.text(), how.width);
+    auto launchThreads = [&](const std::string &key, ArrayRef<plan::KernelBuffer> reached, int outputs, int64_t extent,
+                             llvm::function_ref<void(GridBuilder &)> build) -> plan::Launch & {
+      return launch(command, key, reached, 0, outputs, extent, scatterThreads, scatterThreads, 0, build);
+    };
+    const plan::KernelBuffer pairs = reach(plan::I64, rows.count),
+                             updates = inVectors(reach(dtype, rows.outer * rows.count * rows.inner), how.width),
+                             out = inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), how.width),
+                             partials = inVectors(reach(scratch.partials.dtype(), how.partials()), how.width);
+    pass(launch(command, "scatter_sort " + what,
+                {reach(scatter.indices().dtype(), rows.count), pairs, reach(plan::I32, 1)}, 2, 2, how.tiles(), 1,
+                how.sortThreads, how.tile * runtime::byteSize(plan::I64),
+                [&](GridBuilder &grid) { sortTileCode(grid, how); }),
+         {&scatter.indices(), &scratch.pairs[0], &fault}, {scatter.start(), constant(code)});
+    int sorted = 0;
+    for (int64_t run : how.runs) {
+      pass(launchThreads(fmt::format("scatter_merge {} in runs of {}", what, run), {pairs, pairs}, 1, rows.count,
+                         [&](GridBuilder &grid) { mergeRunsCode(grid, how, run); }),
+           {&scratch.pairs[sorted], &scratch.pairs[1 - sorted]});
+      sorted = 1 - sorted;
+    }
+    const Type element = elementOf(scatter.out());
+    const std::string typed = fmt::format("{}, {}", runtime::name(dtype), what);
+    if (how.parts == 1) {
+      pass(launchThreads("scatter_sum " + typed, {pairs, updates, out}, 1, how.sumThreads(),
+                         [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
+           {&scratch.pairs[sorted], &scatter.updates(), &scatter.out()});
+      return success();
+    }
+    pass(launchThreads("scatter_sum " + typed, {pairs, updates, out, partials}, 2, how.sumThreads(),
+                       [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
+         {&scratch.pairs[sorted], &scatter.updates(), &scatter.out(), &scratch.partials});
+    pass(launchThreads("scatter_join " + typed, {pairs, partials, out}, 1, how.joinThreads(),
+                       [&](GridBuilder &grid) { joinPartsCode(grid, element, how); }),
+         {&scratch.pairs[sorted], &scratch.partials, &scatter.out()});
     return success();
   }
   template <typename Message> static IndexedRows rowsOf(const Message &message) {
@@ -382,7 +450,8 @@ private:
   gpu::GPUModuleOp module;
   llvm::StringMap<int> numbers; // kernels by what they do
   plan::Buffer fault;
-  int64_t code = 0; // the command's number in its program, from 1: what it leaves in the fault word (fault.h)
+  int64_t scratchBegin = 0; // of a program, in its arena
+  int64_t code = 0;         // the command's number in its program, from 1: what it leaves in the fault word (fault.h)
   struct {
     plan::Program *program;
     plan::Fragment *fragment;

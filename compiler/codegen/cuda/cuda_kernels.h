@@ -46,7 +46,8 @@ using BufferAlignments = llvm::StringMap<llvm::SmallVector<int64_t>>;
 
 class GpuKernels {
 public:
-  explicit GpuKernels(mlir::ModuleOp module, BufferAlignments alignments = {});
+  // `target`: whose shared memory they may use.
+  explicit GpuKernels(mlir::ModuleOp module, BufferAlignments alignments = {}, llvm::StringRef target = "sm_80");
   // Adds the gpu.module to `target`; to a module of its own when none is given.
   mlir::LogicalResult build(mlir::ModuleOp target = {});
   // The plan.kernel of that number once more, for up to 2^steps launches at once (group_launches.h).
@@ -62,6 +63,7 @@ private:
 
   mlir::ModuleOp module;
   BufferAlignments alignments;
+  int64_t sharedLimit; // bytes of a block
   mlir::OwningOpRef<mlir::ModuleOp> own;
   mlir::gpu::GPUModuleOp gpu;
   std::vector<CudaKernel> kernels;

@@ -100,6 +100,9 @@ private:
         made = call(builder, ShuffleXor, i32, {intrinsic->getArgOperand(1), intrinsic->getArgOperand(2)});
         synchronizes = true;
         break;
+      case llvm::Intrinsic::nvvm_ex2_approx_ftz:
+        made = builder.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, intrinsic->getArgOperand(0));
+        break;
       default:
         llvm::report_fatal_error("no emulation of " + intrinsic->getCalledFunction()->getName());
       }

@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/gpu_to_llvm.h"
 #include "compiler/codegen/cuda/cuda_kernels.h"
+#include "compiler/codegen/cuda/grid_builder.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/math_expansion.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -41,6 +42,30 @@ StringRef intrinsicFor(Operation *op) {
       .Default([](Operation *) { return ""; });
 }
 
+// e^x = 2^(x log2 e), as CUDA's __expf: the error is 2 + 1.173 |x| units of the last place at most (CUDA C++
+// Programming Guide, "Intrinsic Functions"). Results below the smallest normal number are 0.
+void useApproximations(Operation *root) {
+  SmallVector<math::ExpOp> found;
+  root->walk([&](math::ExpOp op) {
+    const bool isOf64 = op.getType().getIntOrFloatBitWidth() > 32;
+    if (!isOf64 && bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn)) found.push_back(op);
+  });
+  for (math::ExpOp op : found) {
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    Type type = op.getType(), f32 = builder.getF32Type();
+    const bool isNarrow = type.getIntOrFloatBitWidth() < 32;
+    Value x = op.getOperand();
+    if (isNarrow) x = arith::ExtFOp::create(builder, loc, f32, x);
+    Value log2e = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(1.44269504F));
+    x = arith::MulFOp::create(builder, loc, x, log2e);
+    Value y = LLVM::CallIntrinsicOp::create(builder, loc, f32, builder.getStringAttr("llvm.nvvm.ex2.approx.ftz"), x)
+                  ->getResult(0);
+    op.replaceAllUsesWith(isNarrow ? arith::TruncFOp::create(builder, loc, type, y).getResult() : y);
+    op.erase();
+  }
+}
+
 void useInstructions(Operation *root) {
   SmallVector<Operation *> found;
   root->walk([&](Operation *op) {
@@ -58,13 +83,15 @@ void useInstructions(Operation *root) {
   }
 }
 
-// A block must fit on a multiprocessor, which gives a warp's threads eight registers at a time. ptxas does not see to
-// that itself for a kernel with a limit.
+// One block must fit on a multiprocessor, or as many as its kernel asks for. It gives a warp's threads eight registers
+// at a time. ptxas does not see to that itself for a kernel with a limit.
 void limitRegisters(Operation *root) {
   root->walk([](LLVM::LLVMFuncOp function) {
     auto block = function->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getMaxntidAttrName());
     if (!block) return;
-    const int fitting = allRegisters / block[0] / 8 * 8;
+    auto blocks = function->getAttrOfType<IntegerAttr>(blocksAttr);
+    const int threads = block[0] * static_cast<int>(blocks ? blocks.getInt() : 1);
+    const int fitting = allRegisters / threads / 8 * 8;
     function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                       Builder(function).getI32IntegerAttr(std::min(mostRegisters, fitting)));
   });
@@ -80,7 +107,8 @@ void registerCudaDialects(DialectRegistry &registry) {
 }
 
 std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMContext &context) {
-  expandMath(module);
+  useApproximations(module);
+  expandMath(module, /*fuses=*/true);
   useInstructions(module);
   PassManager passes(module.getContext());
   passes.enableVerifier(false); // the modules are checked by the tests

@@ -32,6 +32,8 @@ public:
   mlir::Value extent() { return extentValue; }
   mlir::Value thread(); // i64, in the block
   mlir::Value block();  // i64
+  // So many blocks of the kernel must find room on a multiprocessor, as far as registers go (gpu_to_llvm).
+  void setBlocks(int64_t blocks);
   void finish();
 
   // `count` neighbours from `index` on; one access when they are `aligned` to it, else one each.
@@ -83,6 +85,8 @@ private:
   Values addresses; // of the buffers
   mlir::Value threadId, blockId, extentValue;
 };
+
+inline constexpr llvm::StringLiteral blocksAttr = "cleave.blocks";
 
 // Bytes of an element in memory.
 int64_t bytesInMemory(mlir::Type element);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/kernel_element.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -11,6 +12,8 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
+constexpr int64_t stepsInFlight = 4; // of a thread in a long row
+
 class GridKernel {
 public:
   GridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
@@ -18,7 +21,9 @@ public:
       : kernel(kernel), s(schedule), g(grid), nodes(schedule.nodes), alignment(alignment),
         grid(kernel.getLoc(), module, symbol, alignment.size(), kernel.getScalarArguments().size(), g.threads,
              groupSteps),
-        reduced(nodes.size()), unit(nodes.size()) {}
+        reduced(nodes.size()), unit(nodes.size()) {
+    if (g.blocks > 1) this->grid.setBlocks(g.blocks);
+  }
 
   void run() {
     prepareCaptured();
@@ -38,6 +43,7 @@ private:
     explicit Frame(size_t nodes) : values(nodes) {}
     DenseMap<int64_t, Value> indices; // of the factors; of the vector factor that of the first neighbour
     SmallVector<Values> values;       // by node: one, or one a neighbour
+    Value keptStep;                   // null: shared memory has nothing of it
   };
 
   static FactorSet bit(int64_t factor) { return FactorSet(1) << factor; }
@@ -197,6 +203,7 @@ private:
   }
 
   void emitPhase(int phase) {
+    currentPhase = phase;
     Nest walk, sums, ofUnit;
     for (auto [number, node] : llvm::enumerate(nodes)) {
       if (!isTarget(node) || node.level != phase) continue;
@@ -215,10 +222,8 @@ private:
         for (auto [frame, active] : llvm::zip_equal(items, itemActive))
           carried = visit(walk, sums, frame, active, carried);
       } else {
-        carried = grid.loop(member, grid.number(steps), g.team, carried, [&](Value step, ValueRange sumsSoFar) {
-          Frame frame = frameAt(step);
-          return visit(walk, sums, frame, {}, Values(sumsSoFar));
-        });
+        carried = walkOver(0, g.keptSteps, walk, sums, carried);
+        carried = walkOver(g.keptSteps, steps, walk, sums, carried);
       }
     }
     for (auto [i, sum] : llvm::enumerate(sums)) {
@@ -238,6 +243,62 @@ private:
     else
       write();
     unit = before;
+  }
+
+  // The team's steps from `begin` to `end`, which shared memory has as a whole or not at all. Where it limits the
+  // blocks of a multiprocessor, a thread begins several steps together.
+  Values walkOver(int64_t begin, int64_t end, const Nest &walk, const Nest &sums, Values carried) {
+    if (begin == end) return carried;
+    const bool isKept = end <= g.keptSteps;
+    Nest loads;
+    SmallVector<char> needs = needed(walk);
+    for (auto [number, node] : llvm::enumerate(nodes))
+      if (needs[number] && node.kind == KernelNode::Load && dependsOnVector(node) && !isOfUnit(node) &&
+          !(isKept && isReadBefore(static_cast<int>(number), currentPhase)))
+        loads.push_back(static_cast<int>(number));
+    auto visitSome = [&](Value first, int64_t count, ValueRange soFar) {
+      SmallVector<Frame> frames;
+      for (int64_t k = 0; k < count; ++k) {
+        Value step = grid.sum(first, grid.number(k * g.team));
+        frames.push_back(frameAt(step));
+        if (isKept) frames.back().keptStep = step;
+      }
+      for (Frame &frame : frames)
+        for (int load : loads) value(load, 0, frame, g.width);
+      for (Frame &frame : frames) keep(frame);
+      Values next(soFar);
+      for (Frame &frame : frames) next = visit(walk, sums, frame, {}, next);
+      return next;
+    };
+    const int64_t together = g.kept.empty() || loads.empty() ? 1 : stepsInFlight;
+    const int64_t round = together * g.team, whole = together == 1 ? 0 : (end - begin) / round * round;
+    if (whole > 0)
+      carried =
+          grid.loop(grid.number(begin), grid.number(begin + whole), round, carried,
+                    [&](Value base, ValueRange soFar) { return visitSome(grid.sum(base, member), together, soFar); });
+    if (begin + whole == end) return carried;
+    return grid.loop(grid.sum(member, grid.number(begin + whole)), grid.number(end), g.team, carried,
+                     [&](Value step, ValueRange soFar) { return visitSome(step, 1, soFar); });
+  }
+  const GridSchedule::Kept *keptOf(int number) const {
+    const auto *found = llvm::find_if(g.kept, [&](const GridSchedule::Kept &one) { return one.node == number; });
+    return found == g.kept.end() ? nullptr : found;
+  }
+  // Does shared memory have what the load gives, by that phase?
+  bool isReadBefore(int number, int phase) const {
+    const GridSchedule::Kept *kept = keptOf(number);
+    return kept && kept->phase < phase;
+  }
+
+  // In elements; each thread reads there only what it wrote.
+  Value keptPlace(const GridSchedule::Kept &kept, const Frame &frame) {
+    const int64_t first = kept.offset / bytesInMemory(elementType(nodes[kept.node]));
+    return grid.sum(grid.product(frame.keptStep, g.width), grid.number(first));
+  }
+  void keep(Frame &frame) {
+    for (const GridSchedule::Kept &one : g.kept)
+      if (frame.keptStep && one.phase == currentPhase)
+        grid.store(frame.values[one.node], grid.shared(), keptPlace(one, frame), true);
   }
 
   // Stores and sums up at one item; the sums so far, with it.
@@ -331,6 +392,11 @@ private:
     if (!isOfVector) u = 0;
     if (known[u]) return known[u];
     if (node.kind == KernelNode::Load) {
+      if (home.keptStep && isReadBefore(number, currentPhase)) {
+        home.values[number] =
+            grid.load(grid.shared(), elementType(node), keptPlace(*keptOf(number), home), width, true);
+        return home.values[number][u];
+      }
       Values loaded = load(node, home, width);
       for (size_t i = 0; i < known.size(); ++i)
         home.values[number][i] = cloneBody(node, loaded[i], static_cast<int64_t>(i), home);
@@ -412,7 +478,24 @@ private:
   SmallVector<Value> itemActive;
   Value member, isActive; // number in the team; null: always
   int64_t steps = 1;      // of a whole row or column
+  int currentPhase = 0;
 };
+
+// Have all of its largest tensors, read and written, floats of 16 bits? Exponentials may then be approximated.
+bool isOfSixteenBits(const KernelSchedule &s) {
+  FactorSet all = 0;
+  for (auto [factor, size] : llvm::enumerate(s.sizes))
+    if (size > 1) all |= FactorSet(1) << factor;
+  bool isAny = false;
+  for (const KernelNode &node : s.nodes) {
+    if ((node.kind != KernelNode::Load && node.kind != KernelNode::Store) || (node.set & all) != all) continue;
+    Type element = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
+    if (!isa<FloatType>(element)) continue; // masks, indices
+    if (element.getIntOrFloatBitWidth() > 16) return false;
+    isAny = true;
+  }
+  return isAny;
+}
 
 } // namespace
 
@@ -420,6 +503,9 @@ void buildGridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, cons
                      ArrayRef<int64_t> alignment, gpu::GPUModuleOp module, StringRef symbol,
                      std::optional<int64_t> groupSteps) {
   GridKernel(kernel, schedule, grid, alignment, module, symbol, groupSteps).run();
+  if (!isOfSixteenBits(schedule)) return;
+  module.lookupSymbol(symbol)->walk(
+      [](math::ExpOp op) { op.setFastmath(op.getFastmath() | arith::FastMathFlags::afn); });
 }
 
 } // namespace cleave::codegen

@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/grid_schedule.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 namespace cleave::codegen {
@@ -11,8 +12,10 @@ constexpr int64_t registersOfRow = 32; // elements of one row that a thread keep
 constexpr int64_t readOfColumns = 64;  // numbers that a thread has in flight; one of 512 has 128 registers
 constexpr int64_t writtenOut = 3000;   // operations a kernel may grow to by writing its items out
 constexpr int64_t longRowThreads = 512, rowThreads = 256;
+constexpr int64_t blocksOfLongRows = 2;  // on a multiprocessor: one reads its row while another computes
 constexpr int64_t columnTeam = 16;       // rows that a block of column sums reads at a time
 constexpr int64_t widestAccumulator = 8; // bytes, f64
+constexpr int64_t sharedAlignment = 128; // bytes: all banks
 
 int64_t bytesOf(Type element) { return (element.getIntOrFloatBitWidth() + 7) / 8; }
 
@@ -50,6 +53,55 @@ bool isUnrolled(const KernelSchedule &s, const GridSchedule &grid) {
   return elements <= registersOfRow && elements * static_cast<int64_t>(s.nodes.size()) <= writtenOut;
 }
 
+// Which nodes the targets of a phase are computed from there.
+SmallVector<char> neededIn(const KernelSchedule &s, int phase) {
+  SmallVector<char> needs(s.nodes.size(), 0);
+  for (size_t i = needs.size(); i-- > 0;) {
+    const KernelNode &node = s.nodes[i];
+    const bool isSum = node.kind == KernelNode::Reduce;
+    if (isSum || node.kind == KernelNode::Store) needs[i] = node.level == phase;
+    if (needs[i])
+      for (int producer : node.producers) needs[producer] = 1;
+  }
+  return needs;
+}
+
+// Elements of a row that several phases read, of floats.
+void keepRow(const KernelSchedule &s, int64_t limit, GridSchedule &grid) {
+  SmallVector<SmallVector<char>> needs;
+  for (int phase = 0; phase < s.phases; ++phase) needs.push_back(neededIn(s, phase));
+  FactorSet row = FactorSet(1) << s.vector;
+  for (int64_t factor : s.inner) row |= FactorSet(1) << factor;
+  int64_t bytesOfStep = 0;
+  for (auto [number, node] : llvm::enumerate(s.nodes)) {
+    if (node.kind != KernelNode::Load || (node.set & row) != row) continue;
+    Type element = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
+    if (!isa<FloatType>(element) || element.getIntOrFloatBitWidth() < 16) continue;
+    SmallVector<int> phases;
+    for (int phase = 0; phase < s.phases; ++phase)
+      if (needs[phase][number]) phases.push_back(phase);
+    if (phases.size() < 2) continue;
+    grid.kept.push_back({static_cast<int>(number), phases.front(), grid.width * bytesOf(element)});
+    bytesOfStep += grid.kept.back().offset;
+  }
+  if (grid.kept.empty()) return;
+  const int64_t begin = (grid.sharedBytes + sharedAlignment - 1) / sharedAlignment * sharedAlignment;
+  const int64_t padding = sharedAlignment * static_cast<int64_t>(grid.kept.size());
+  grid.keptSteps = std::min(s.rowElements() / grid.width, (limit - begin - padding) / bytesOfStep);
+  if (grid.keptSteps < grid.team) { // less than a step a thread
+    grid.kept.clear();
+    grid.keptSteps = 0;
+    return;
+  }
+  int64_t offset = begin;
+  for (GridSchedule::Kept &one : grid.kept) {
+    const int64_t bytes = grid.keptSteps * std::exchange(one.offset, offset);
+    offset = (offset + bytes + sharedAlignment - 1) / sharedAlignment * sharedAlignment;
+  }
+  grid.sharedBytes = offset;
+  grid.blocks = blocksOfLongRows;
+}
+
 // Threads of a team read a row's or a column's own values at different times: only what one thread alone reads and
 // writes may be written in place. That is an element, or a value of which one thread makes the row's or column's
 // results at the end of a phase and no other makes anything.
@@ -71,7 +123,21 @@ bool isSafeInPlace(const KernelSchedule &s, int64_t input) {
 
 } // namespace
 
-GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s) {
+// Shared memory of a multiprocessor, of which each block takes 1 KiB more than it asks for (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability").
+int64_t sharedOfBlock(StringRef target) {
+  const int64_t kib = llvm::StringSwitch<int64_t>(target)
+                          .StartsWith("sm_70", 96)
+                          .StartsWith("sm_75", 64)
+                          .StartsWith("sm_80", 164)
+                          .StartsWith("sm_87", 164)
+                          .StartsWith("sm_90", 228)
+                          .StartsWith("sm_10", 228)
+                          .Default(100);
+  return (kib / blocksOfLongRows - 1) << 10;
+}
+
+GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s, int64_t sharedLimit) {
   GridSchedule grid;
   grid.shape = s.shape;
   grid.width = chooseWidth(kernel, s);
@@ -93,6 +159,7 @@ GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s) {
     grid.extent = rows;
     grid.grain = grid.threads / grid.team;
     if (grid.team > warp) grid.sharedBytes = (grid.team / warp) * widestAccumulator;
+    if (!grid.unrolled && grid.team == grid.threads && s.phases > 1) keepRow(s, sharedLimit, grid);
   } else {
     // Where many tensors are read on the way, a thread has fewer columns of each, and a block fewer rows.
     const int64_t loads = llvm::count_if(

@@ -4,6 +4,7 @@
 //   x * y of 100000 elements        Flat     a thread has 4 neighbouring elements; extent 100000, grain 1024: 98 blocks
 //   softmax of 1024 rows of 64      Rows     a warp has a row; extent 1024 rows, grain 4 (four warps a block)
 //   layer norm of 512 rows of 4096  Rows     256 threads have a row, 16 elements each in registers from phase to phase
+//   loss of 50304 classes in bf16   Rows     512 threads have a row, which shared memory keeps from phase to phase
 //   store sum of 1024 rows of 512   Columns  a block has 128 columns: 32 lanes of 4, and 16 rows at a time
 //
 // A launch has ceil(extent / grain) blocks of `threads` threads.
@@ -25,9 +26,23 @@ struct GridSchedule {
   bool unrolled = true; // the items are written out, and their values stay in registers from phase to phase
   int64_t extent = 1, grain = 1;
   int64_t sharedBytes = 0;
+  // Rows that are not written out: what more than one phase needs of a row stays in shared memory from phase to phase,
+  // in steps of `width` elements, each with the thread that reads it. What does not fit is read again.
+  struct Kept {
+    int node;       // a Load
+    int phase;      // in which it is read
+    int64_t offset; // bytes
+  };
+  llvm::SmallVector<Kept> kept;
+  int64_t keptSteps = 0;              // the first ones
+  int64_t blocks = 1;                 // that a multiprocessor must have registers for
   llvm::SmallVector<int64_t> inplace; // pairs (input, result) that are safe when threads share a row
 
-  static GridSchedule of(cleave::plan::KernelOp kernel, const KernelSchedule &schedule);
+  // `sharedLimit`: bytes that a block may have.
+  static GridSchedule of(cleave::plan::KernelOp kernel, const KernelSchedule &schedule, int64_t sharedLimit = 0);
 };
+
+// Bytes of shared memory that each of `blocksOfLongRows` blocks on a multiprocessor of the target may have.
+int64_t sharedOfBlock(llvm::StringRef target);
 
 } // namespace cleave::codegen

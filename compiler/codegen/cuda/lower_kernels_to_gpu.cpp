@@ -10,8 +10,8 @@
 using namespace mlir;
 namespace cleave::codegen {
 
-GpuKernels::GpuKernels(ModuleOp module, BufferAlignments alignments)
-    : module(module), alignments(std::move(alignments)) {
+GpuKernels::GpuKernels(ModuleOp module, BufferAlignments alignments, StringRef target)
+    : module(module), alignments(std::move(alignments)), sharedLimit(sharedOfBlock(target)) {
   DialectRegistry registry;
   registerCudaDialects(registry);
   module.getContext()->appendDialectRegistry(registry);
@@ -38,7 +38,7 @@ LogicalResult GpuKernels::buildGroup(int64_t number, StringRef symbol, int64_t s
 LogicalResult GpuKernels::buildOne(plan::KernelOp kernel, StringRef symbol, std::optional<int64_t> groupSteps) {
   FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
   if (failed(schedule)) return failure();
-  GridSchedule grid = GridSchedule::of(kernel, *schedule);
+  GridSchedule grid = GridSchedule::of(kernel, *schedule, sharedLimit);
   SmallVector<int64_t> alignment(kernel.getTensorArguments().size() + kernel.getYield().getValues().size(),
                                  bufferAlignment);
   if (auto known = alignments.find(kernel.getSymName()); known != alignments.end()) alignment = known->second;

@@ -11,7 +11,7 @@ namespace {
 // Scalar f32 and i32 arithmetic, as written on paper.
 class F32 {
 public:
-  F32(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
+  F32(OpBuilder &builder, Location loc, bool fuses) : builder(builder), loc(loc), fuses(fuses) {}
 
   Value number(double value) { return make<arith::ConstantOp>(builder.getF32FloatAttr(static_cast<float>(value))); }
   Value integer(uint32_t value) {
@@ -21,7 +21,7 @@ public:
   Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }
   Value mul(Value a, Value b) { return make<arith::MulFOp>(a, b); }
   Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
-  Value muladd(Value a, Value b, Value c) { return add(mul(a, b), c); } // contracted where there is an FMA
+  Value muladd(Value a, Value b, Value c) { return fuses ? make<math::FmaOp>(a, b, c) : add(mul(a, b), c); }
   Value abs(Value a) { return make<math::AbsFOp>(a); }
   Value copySign(Value magnitude, Value sign) { return make<math::CopySignOp>(magnitude, sign); }
   Value addi(Value a, Value b) { return make<arith::AddIOp>(a, b); }
@@ -52,6 +52,7 @@ private:
   }
   OpBuilder &builder;
   Location loc;
+  bool fuses;
 };
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -163,9 +164,9 @@ void widen(Operation *op) {
   op->getResult(0).replaceAllUsesExcept(back, back.getDefiningOp());
 }
 
-Value expand(Operation *op) {
+Value expand(Operation *op, bool fuses) {
   OpBuilder builder(op);
-  F32 f(builder, op->getLoc());
+  F32 f(builder, op->getLoc(), fuses);
   Value x = op->getOperand(0);
   if (!x.getType().isF32()) return {};
   if (isa<math::ExpOp>(op)) return expandExp(f, x);
@@ -179,14 +180,14 @@ Value expand(Operation *op) {
 
 } // namespace
 
-void expandMath(Operation *root) {
+void expandMath(Operation *root, bool fuses) {
   SmallVector<Operation *> found;
   root->walk([&](Operation *op) {
     if (isa<math::MathDialect>(op->getDialect())) found.push_back(op);
   });
   for (Operation *op : found) {
     if (isNarrow(op->getResult(0).getType())) widen(op);
-    if (Value replacement = expand(op)) {
+    if (Value replacement = expand(op, fuses)) {
       op->getResult(0).replaceAllUsesWith(replacement);
       op->erase();
     }

@@ -9,7 +9,7 @@
 
 namespace cleave::codegen {
 
-// Expands every math op below `root` that has an expansion.
-void expandMath(mlir::Operation *root);
+// Expands every math op below `root` that has an expansion. `fuses`: with a math.fma where one is multiplied and added.
+void expandMath(mlir::Operation *root, bool fuses = false);
 
 } // namespace cleave::codegen

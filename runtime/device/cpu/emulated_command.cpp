@@ -11,16 +11,17 @@ Result<Prepared> prepareEmulated(const plan::Command &command, const CpuContext 
     if (!prepared) return prepared.status();
     launches.push_back(std::move(*prepared));
   }
-  // These kernels leave a code in the fault word, their last buffer, when they find what must not be.
-  bool mayFail = command.has_check_finite() || command.has_gather() || command.has_scatter_add();
-  const plan::Launch &last = command.launches(command.launches_size() - 1);
-  if (!mayFail || last.buffers_size() < 2)
+  // A kernel that may find what must not be has scalars: it leaves the last of them in the fault word, its last buffer.
+  const bool mayFail = command.has_check_finite() || command.has_gather() || command.has_scatter_add();
+  const std::byte *word = nullptr;
+  for (const plan::Launch &launch : command.launches())
+    if (mayFail && launch.scalars_size() > 0) word = context.at(launch.buffers(launch.buffers_size() - 1));
+  if (!word)
     return prepared([launches = std::move(launches)] {
       for (const auto &launch : launches) CLEAVE_RETURN_IF_ERROR(launch->run());
       return Status::ok();
     });
   std::string fault = faultText(command);
-  const std::byte *word = context.at(last.buffers(last.buffers_size() - 1));
   return prepared([launches = std::move(launches), fault, word] {
     for (const auto &launch : launches) CLEAVE_RETURN_IF_ERROR(launch->run());
     int32_t code = 0;

@@ -1,5 +1,6 @@
 // Kernels of every shape that a grid has, on an emulated grid: rows for a warp, for a block in registers, for a block
-// that reads again; columns with and without whole tiles; ends that are no multiple of anything; 16-bit elements.
+// in shared memory as a whole or in part; columns with and without whole tiles; ends that are no multiple of anything;
+// 16-bit elements.
 #include "test/unit/kernels/kernel_machine.h"
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -37,6 +38,35 @@ TEST(Grid, RowsOfEveryLength) {
   for (int64_t columns : {1, 3, 32, 37, 64, 1000, 1024}) check(softmax(6, columns), 2e-6);
   for (int64_t columns : {1028, 3001, 8192}) check(softmax(3, columns), 2e-6);
   for (int64_t columns : {8196, 20001}) check(softmax(2, columns), 2e-6);
+}
+
+// A row that shared memory has as a whole (81 KiB on sm_80), to a part, and one whose last step is no whole vector.
+TEST(Grid, LongRowsIn16Bits) {
+  for (int64_t columns : {9000, 40000, 50304, 50257}) {
+    check(softmax(2, columns, "bf16"), 1e-2);
+    check(softmax(2, columns, "f16"), 2e-3);
+  }
+  check(softmax(1, 131072), 2e-6);
+}
+
+// Two long tensors are kept, each where it is first read: the gradient of a softmax before its product with a third
+// one, which is read once.
+TEST(Grid, LongRowsOfSeveralTensors) {
+  for (int64_t columns : {9000, 33000}) {
+    std::string whole = fmt::format("tensor<3x{}xf32>", columns), row = "tensor<3xf32>";
+    check(fmt::format(R"(func.func @f(%y: {0}, %dy: {0}, %z: {0}) -> ({0}, {1}) {{
+      %0 = onnx.Mul %y, %dy : {2}
+      %1 = onnx.ReduceSum %0 {{axes = array<i64: 1>}} : ({0}) -> {1}
+      %2 = onnx.Broadcast %1 {{shape = array<i64: 3, {3}>, dims = array<i64: 0>}} : ({1}) -> {0}
+      %3 = onnx.Sub %dy, %2 : {2}
+      %4 = onnx.Mul %y, %3 : {2}
+      %5 = onnx.Mul %4, %z : {2}
+      %6 = onnx.ReduceSum %5 {{axes = array<i64: 1>}} : ({0}) -> {1}
+      return %4, %6 : {0}, {1}
+    }})",
+                      whole, row, fmt::format("({0}, {0}) -> {0}", whole), columns),
+          2e-6);
+  }
 }
 
 TEST(Grid, ColumnsOfEveryNumber) {

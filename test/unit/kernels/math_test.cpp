@@ -8,12 +8,14 @@ namespace cleave::test {
 namespace {
 
 // The largest error in units of the last place of a float result that is at least 2^-126.
-void checkUlps(const char *op, double (*truth)(double), double low, double high, double limit) {
+using Device = KernelMachine::Device;
+void checkUlps(const char *op, double (*truth)(double), double low, double high, double limit,
+               Device device = Device::Cpu) {
   constexpr int64_t count = 1 << 18;
   std::string type = "tensor<" + std::to_string(count) + "xf32>";
   KernelMachine machine("func.func @f(%x: " + type + ") -> " + type + " {\n  %0 = onnx." + op + " %x : (" + type +
                         ") -> " + type + "\n  return %0 : " + type + "\n}");
-  ASSERT_TRUE(machine.compile());
+  ASSERT_TRUE(machine.compile(device));
   std::vector<HostTensor> inputs = machine.randomInputs(1, low, high);
   float *x = inputs[0].as<float>();
   // Small magnitudes too: every exponent.
@@ -44,6 +46,15 @@ TEST(Math, Log) { checkUlps("Log", std::log, 1e-30, 1e6, 1.5); }
 TEST(Math, Log1p) { checkUlps("Log1p", std::log1p, -0.999, 1e4, 3); }
 TEST(Math, Erf) { checkUlps("Erf", std::erf, -6, 6, 7); }
 TEST(Math, Tanh) { checkUlps("Tanh", std::tanh, -10, 10, 6); }
+
+// A GPU's polynomials multiply and add at once.
+TEST(Math, OnAGpu) {
+  checkUlps("Exp", std::exp, -86, 88.7, 1.5, Device::Gpu);
+  checkUlps("Log", std::log, 1e-30, 1e6, 1.5, Device::Gpu);
+  checkUlps("Log1p", std::log1p, -0.999, 1e4, 3, Device::Gpu);
+  checkUlps("Erf", std::erf, -6, 6, 7, Device::Gpu);
+  checkUlps("Tanh", std::tanh, -10, 10, 6, Device::Gpu);
+}
 
 TEST(Math, Ends) {
   KernelMachine machine(
