@@ -164,7 +164,7 @@ std::optional<CausalTable> tableOf(Value value) {
         return CausalTable{condition->yes != 0 ? a->yes : b->yes, condition->no != 0 ? a->no : b->no};
       })
       .Case([](onnx::CastOp op) -> std::optional<CausalTable> {
-        // Of conditions alone: other conversions may round.
+        // A condition alone: other conversions may round.
         if (!cast<RankedTensorType>(op.getX().getType()).getElementType().isInteger(1)) return std::nullopt;
         return tableOf(op.getX());
       })
@@ -202,16 +202,8 @@ std::optional<CausalTable> matchCausalTable(Value value) {
 }
 
 bool countsUp(Value value) {
-  if (auto iota = value.getDefiningOp<onnx::IotaOp>()) return cast<RankedTensorType>(iota.getType()).getRank() == 1;
-  auto constant = value.getDefiningOp<onnx::ConstantOp>();
-  auto type = cast<RankedTensorType>(value.getType());
-  if (!constant || type.getRank() != 1 || !type.getElementType().isInteger(64)) return false;
-  auto entries = constant.getValue().tryGetValues<int64_t>();
-  if (!entries) return false;
-  int64_t next = 0;
-  for (int64_t entry : *entries)
-    if (entry != next++) return false;
-  return true;
+  const SmallVector<int64_t> numbers = risingNumbers(value);
+  return !numbers.empty() && numbers.front() == 0 && numbers.back() == int64_t(numbers.size()) - 1;
 }
 
 } // namespace cleave::attention

@@ -101,24 +101,26 @@ private:
     return buffer;
   }
 
-  // A result with these strides in its buffer: as they are, or where it lies in rows, as there.
+  // The strides that a result has in its buffer: as they are, or where it lies in rows, as there.
+  static SmallVector<int64_t> stridesIn(Value value, ArrayRef<int64_t> sizes, ArrayRef<int64_t> dense) {
+    const std::optional<Rows> rows = rowsOf(value);
+    return rows ? *rows->strides(sizes, dense) : SmallVector<int64_t>(dense);
+  }
   static void setWritten(Value value, ArrayRef<int64_t> sizes, ArrayRef<int64_t> dense, plan::Buffer &buffer,
                          google::protobuf::RepeatedField<int64_t> &strides) {
     buffer = bufferOf(value);
-    std::optional<Rows> rows = rowsOf(value);
-    if (!rows) return assign(strides, dense);
-    buffer.clear_shape();
-    buffer.add_shape(rows->span(cast<RankedTensorType>(value.getType()).getNumElements()));
-    assign(strides, *rows->strides(sizes, dense));
+    if (const std::optional<Rows> rows = rowsOf(value)) {
+      buffer.clear_shape();
+      buffer.add_shape(rows->span(cast<RankedTensorType>(value.getType()).getNumElements()));
+    }
+    assign(strides, stridesIn(value, sizes, dense));
   }
 
   LogicalResult emit(plan::ContractCommandOp op) {
     plan::Contract &contract = *add().mutable_contract();
     *contract.mutable_lhs() = from(op.getLhs(), op.getLhsOffset());
     *contract.mutable_rhs() = from(op.getRhs(), op.getRhsOffset());
-    SmallVector<int64_t> sizes(op.getBatch());
-    sizes.append({int64_t(op.getM()), int64_t(op.getN())});
-    setWritten(op.getY(), sizes, op.getOutStrides(), *contract.mutable_out(), *contract.mutable_out_strides());
+    setWritten(op.getY(), sizesOf(op), op.getOutStrides(), *contract.mutable_out(), *contract.mutable_out_strides());
     if (op.getSum()) {
       if (bufferOf(op.getSum()).offset() != contract.out().offset())
         return op.emitOpError("is added to a tensor that lies elsewhere; this is a defect of plan-memory");
@@ -214,11 +216,7 @@ private:
         buffer = bufferOf(results[number]);
         buffer.clear_shape();
         assign(*buffer.mutable_shape(), one.sizes);
-        const std::optional<Rows> rows = rowsOf(results[number]);
-        if (rows)
-          assign(strides, *rows->strides(one.sizes, one.strides));
-        else
-          assign(strides, one.strides);
+        assign(strides, stridesIn(results[number], one.sizes, one.strides));
       };
       gradient(0, *attention.mutable_query_gradient(), *attention.mutable_query_gradient_strides());
       gradient(1, *attention.mutable_key_gradient(), *attention.mutable_key_gradient_strides());

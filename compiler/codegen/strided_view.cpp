@@ -118,6 +118,12 @@ std::optional<llvm::SmallVector<int64_t>> Rows::strides(llvm::ArrayRef<int64_t> 
   return placed;
 }
 
+llvm::SmallVector<int64_t> sizesOf(plan::ContractCommandOp product) {
+  llvm::SmallVector<int64_t> sizes(product.getBatch());
+  sizes.append({int64_t(product.getM()), int64_t(product.getN())});
+  return sizes;
+}
+
 AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result) {
   llvm::ArrayRef<int64_t> n = attention.getSizes(); // batch, heads (of queries, keys), queries, keys, features
   return {{n[0], n[result == 0 ? 1 : 2], n[result == 0 ? 3 : 4], n[result == 2 ? 6 : 5]},
@@ -129,10 +135,8 @@ bool canWriteRows(Value value, Rows rows) {
   if (!result || streamOf(result.getOwner()) != 0) return false;
   Operation *op = result.getOwner();
   if (auto product = dyn_cast<plan::ContractCommandOp>(op)) {
-    llvm::SmallVector<int64_t> sizes(product.getBatch());
-    sizes.append({int64_t(product.getM()), int64_t(product.getN())});
     return result.getResultNumber() == 0 && !product.getSum() && !product.getActivation() &&
-           rows.strides(sizes, product.getOutStrides());
+           rows.strides(sizesOf(product), product.getOutStrides());
   }
   if (auto attention = dyn_cast<plan::AttentionCommandOp>(op)) {
     if (!attention.getOutGradient()) return false;

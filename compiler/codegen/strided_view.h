@@ -32,6 +32,9 @@ llvm::SmallVector<int64_t, 6> rowMajorStrides(llvm::ArrayRef<int64_t> sizes);
 bool reshapeStrides(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> strides, llvm::ArrayRef<int64_t> newSizes,
                     llvm::SmallVectorImpl<int64_t> &newStrides);
 
+// Batch, rows and columns of a product.
+llvm::SmallVector<int64_t> sizesOf(plan::ContractCommandOp product);
+
 // How a part of a concatenation lies in it: rows of `row` adjacent elements, each `pitch` elements after the one
 // before.
 //
@@ -55,7 +58,7 @@ AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result);
 // Can the command that makes the value write it so? Products, gradients of attention and copies take strides.
 bool canWriteRows(mlir::Value value, Rows rows);
 
-// What PlanMemory chose: `plan.rows` of the command, two numbers a result, zeros where one is dense.
+// The choice of PlanMemory: `plan.rows` of the command, two numbers a result, zeros where one is dense.
 inline constexpr llvm::StringLiteral rowsAttr = "plan.rows";
 std::optional<Rows> rowsOf(mlir::Value value);
 

@@ -37,7 +37,7 @@ Status take(const char *role, const plan::Buffer &buffer, const Field &given, At
   return Status::ok();
 }
 
-// Of a gradient: dense where none are given. From the shortest stride on, each goes past all that lies within.
+// The strides of a gradient, dense where none are given. From the shortest on, each goes past all that lies within.
 template <typename Field>
 Status takeWritten(const char *role, const plan::Buffer &buffer, const Field &given, AttentionStrides &strides) {
   if (given.empty()) return Status::ok();

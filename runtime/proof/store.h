@@ -148,7 +148,7 @@ public:
   Term indexValue(Index index);
   Term inside(Index index, int64_t low, int64_t high); // 1 where low <= index < high, else 0
   Term function(const std::string &name, std::vector<Term> children);
-  // Of pieces that exclude each other, each by itself; what has been rounded so stays.
+  // Pieces that exclude each other are rounded each by itself; a value that has been rounded so stays.
   Term rounded(Term x, const std::string &type);
   Term sum(const std::vector<std::pair<double, Term>> &terms);
   Term sum(Term a, Term b) { return sum({{1.0, a}, {1.0, b}}); }

@@ -1,4 +1,4 @@
-// What the kernels of commands have in common: sums of elements, indices into tables, faults.
+// Sums of elements, indices into tables and faults, which the kernels of commands have in common.
 #pragma once
 #include "compiler/codegen/cuda/grid_builder.h"
 #include <string>

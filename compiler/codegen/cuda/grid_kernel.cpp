@@ -192,16 +192,6 @@ private:
     itemActive.push_back(active);
   }
 
-  SmallVector<char> needed(const Nest &targets) const {
-    SmallVector<char> needs(nodes.size(), 0);
-    for (int target : targets) needs[target] = 1;
-    for (int i = static_cast<int>(nodes.size()) - 1; i >= 0; --i) {
-      if (!needs[i] || (nodes[i].kind == KernelNode::Reduce && !llvm::is_contained(targets, i))) continue;
-      for (int producer : nodes[i].producers) needs[producer] = 1;
-    }
-    return needs;
-  }
-
   void emitPhase(int phase) {
     currentPhase = phase;
     Nest walk, sums, ofUnit;
@@ -214,7 +204,7 @@ private:
     for (int sum : sums) carried.append(g.width, neutral(sum));
     if (!walk.empty()) {
       // Values that do not change along the walk are computed before it.
-      SmallVector<char> needs = needed(walk);
+      const SmallVector<char> needs = neededBy(s, walk);
       for (size_t i = 0; i < nodes.size(); ++i)
         if (needs[i] && isOfUnit(nodes[i]) && nodes[i].kind != KernelNode::Reduce)
           for (int64_t u = 0; u < (dependsOnVector(nodes[i]) ? g.width : 1); ++u) value(i, u, unit, g.width);
@@ -222,8 +212,8 @@ private:
         for (auto [frame, active] : llvm::zip_equal(items, itemActive))
           carried = visit(walk, sums, frame, active, carried);
       } else {
-        carried = walkOver(0, g.keptSteps, walk, sums, carried);
-        carried = walkOver(g.keptSteps, steps, walk, sums, carried);
+        carried = walkOver(0, g.keptSteps, walk, sums, needs, carried);
+        carried = walkOver(g.keptSteps, steps, walk, sums, needs, carried);
       }
     }
     for (auto [i, sum] : llvm::enumerate(sums)) {
@@ -247,11 +237,11 @@ private:
 
   // The team's steps from `begin` to `end`, which shared memory has as a whole or not at all. Where it limits the
   // blocks of a multiprocessor, a thread begins several steps together.
-  Values walkOver(int64_t begin, int64_t end, const Nest &walk, const Nest &sums, Values carried) {
+  Values walkOver(int64_t begin, int64_t end, const Nest &walk, const Nest &sums, ArrayRef<char> needs,
+                  Values carried) {
     if (begin == end) return carried;
     const bool isKept = end <= g.keptSteps;
     Nest loads;
-    SmallVector<char> needs = needed(walk);
     for (auto [number, node] : llvm::enumerate(nodes))
       if (needs[number] && node.kind == KernelNode::Load && dependsOnVector(node) && !isOfUnit(node) &&
           !(isKept && isReadBefore(static_cast<int>(number), currentPhase)))

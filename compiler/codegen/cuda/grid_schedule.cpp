@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/grid_schedule.h"
+#include "compiler/codegen/cuda/grid_builder.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -16,8 +17,6 @@ constexpr int64_t blocksOfLongRows = 2;  // on a multiprocessor: one reads its r
 constexpr int64_t columnTeam = 16;       // rows that a block of column sums reads at a time
 constexpr int64_t widestAccumulator = 8; // bytes, f64
 constexpr int64_t sharedAlignment = 128; // bytes: all banks
-
-int64_t bytesOf(Type element) { return (element.getIntOrFloatBitWidth() + 7) / 8; }
 
 int64_t product(const KernelSchedule &s, ArrayRef<int64_t> factors) {
   int64_t count = 1;
@@ -39,7 +38,7 @@ int64_t chooseWidth(plan::KernelOp kernel, const KernelSchedule &s) {
     if (node.kind != KernelNode::Load && node.kind != KernelNode::Store) continue;
     if (node.form.strides[s.vector] != 1) continue;
     auto type = cast<RankedTensorType>(node.op->getResult(0).getType());
-    widest = std::max(widest, bytesOf(type.getElementType()));
+    widest = std::max(widest, bytesInMemory(type.getElementType()));
   }
   int64_t width = widest == 0 ? 1 : std::min<int64_t>(8, vectorBytes / widest);
   // A range of any length has a tail of its own; elsewhere a thread's chunk must not end in the middle.
@@ -53,23 +52,19 @@ bool isUnrolled(const KernelSchedule &s, const GridSchedule &grid) {
   return elements <= registersOfRow && elements * static_cast<int64_t>(s.nodes.size()) <= writtenOut;
 }
 
-// Which nodes the targets of a phase are computed from there.
-SmallVector<char> neededIn(const KernelSchedule &s, int phase) {
-  SmallVector<char> needs(s.nodes.size(), 0);
-  for (size_t i = needs.size(); i-- > 0;) {
-    const KernelNode &node = s.nodes[i];
-    const bool isSum = node.kind == KernelNode::Reduce;
-    if (isSum || node.kind == KernelNode::Store) needs[i] = node.level == phase;
-    if (needs[i])
-      for (int producer : node.producers) needs[producer] = 1;
-  }
-  return needs;
+// The sums and stores of a phase.
+SmallVector<int> targetsOf(const KernelSchedule &s, int phase) {
+  SmallVector<int> targets;
+  for (auto [number, node] : llvm::enumerate(s.nodes))
+    if (node.level == phase && (node.kind == KernelNode::Reduce || node.kind == KernelNode::Store))
+      targets.push_back(static_cast<int>(number));
+  return targets;
 }
 
 // Elements of a row that several phases read, of floats.
 void keepRow(const KernelSchedule &s, int64_t limit, GridSchedule &grid) {
   SmallVector<SmallVector<char>> needs;
-  for (int phase = 0; phase < s.phases; ++phase) needs.push_back(neededIn(s, phase));
+  for (int phase = 0; phase < s.phases; ++phase) needs.push_back(neededBy(s, targetsOf(s, phase)));
   FactorSet row = FactorSet(1) << s.vector;
   for (int64_t factor : s.inner) row |= FactorSet(1) << factor;
   int64_t bytesOfStep = 0;
@@ -81,7 +76,7 @@ void keepRow(const KernelSchedule &s, int64_t limit, GridSchedule &grid) {
     for (int phase = 0; phase < s.phases; ++phase)
       if (needs[phase][number]) phases.push_back(phase);
     if (phases.size() < 2) continue;
-    grid.kept.push_back({static_cast<int>(number), phases.front(), grid.width * bytesOf(element)});
+    grid.kept.push_back({static_cast<int>(number), phases.front(), grid.width * bytesInMemory(element)});
     bytesOfStep += grid.kept.back().offset;
   }
   if (grid.kept.empty()) return;
@@ -122,6 +117,16 @@ bool isSafeInPlace(const KernelSchedule &s, int64_t input) {
 }
 
 } // namespace
+
+SmallVector<char> neededBy(const KernelSchedule &s, ArrayRef<int> targets) {
+  SmallVector<char> needs(s.nodes.size(), 0);
+  for (int target : targets) needs[target] = 1;
+  for (int i = static_cast<int>(s.nodes.size()) - 1; i >= 0; --i) {
+    if (!needs[i] || (s.nodes[i].kind == KernelNode::Reduce && !llvm::is_contained(targets, i))) continue;
+    for (int producer : s.nodes[i].producers) needs[producer] = 1;
+  }
+  return needs;
+}
 
 // Shared memory of a multiprocessor, of which each block takes 1 KiB more than it asks for (CUDA C++ Programming Guide,
 // "Technical Specifications per Compute Capability").

@@ -27,7 +27,7 @@ struct GridSchedule {
   int64_t extent = 1, grain = 1;
   int64_t sharedBytes = 0;
   // Rows that are not written out: what more than one phase needs of a row stays in shared memory from phase to phase,
-  // in steps of `width` elements, each with the thread that reads it. What does not fit is read again.
+  // in steps of `width` elements, each with the thread that reads it. The rest is read again.
   struct Kept {
     int node;       // a Load
     int phase;      // in which it is read
@@ -42,6 +42,8 @@ struct GridSchedule {
   static GridSchedule of(cleave::plan::KernelOp kernel, const KernelSchedule &schedule, int64_t sharedLimit = 0);
 };
 
+// The nodes that the targets are computed from, without those that other sums are made of.
+llvm::SmallVector<char> neededBy(const KernelSchedule &schedule, llvm::ArrayRef<int> targets);
 // Bytes of shared memory that each of `blocksOfLongRows` blocks on a multiprocessor of the target may have.
 int64_t sharedOfBlock(llvm::StringRef target);
 

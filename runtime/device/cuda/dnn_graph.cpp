@@ -19,12 +19,8 @@ int dnnType(plan::DType dtype) {
   }
 }
 
-Status DnnGraph::check(int error, const char *doing) const {
-  return error ? dnnStatus(dnn, error, fmt::format("cuDNN {} {}", doing, what).c_str()) : Status::ok();
-}
-
 Result<DnnDescriptor> DnnGraph::descriptor(int type) {
-  Result<DnnDescriptor> made = descriptors.make(type, what);
+  Result<DnnDescriptor> made = descriptors.make(type);
   if (made) {
     description += fmt::format("{}: {}\n", numbers.size(), type);
     numbers.emplace(*made, numbers.size());
@@ -93,7 +89,7 @@ Status DnnGraph::run() {
   if (!pack) CLEAVE_RETURN_IF_ERROR(bind()); // the workspace has its address now
   int error = dnn.setStream(handle, stream);
   if (!error) error = dnn.execute(handle, plan->plan, pack);
-  return check(error, "does not start");
+  return descriptors.check(error, "does not start");
 }
 
 } // namespace cleave::runtime::cuda

@@ -29,15 +29,15 @@ public:
   // `what` stands in errors: "the convolution".
   DnnGraph(CudaDevice &device, int lane, const char *what)
       : device(device), dnn(*device.gpu().dnn), handle(device.gpu().dnnHandle), stream(device.stream(lane)), what(what),
-        descriptors(dnn) {}
+        descriptors(dnn, what) {}
 
   Result<DnnDescriptor> tensor(const DnnTensor &tensor);
   Result<DnnDescriptor> descriptor(int type);
   template <typename Value> Status set(DnnDescriptor to, int attribute, int type, const std::vector<Value> &values) {
     if (!plan) describe(to, attribute, values);
-    return check(dnn.set(to, attribute, type, static_cast<int64_t>(values.size()), values.data()), "does not describe");
+    return descriptors.set(to, attribute, type, values);
   }
-  Status finalize(DnnDescriptor descriptor, const char *part) { return check(dnn.finalize(descriptor), part); }
+  Status finalize(DnnDescriptor descriptor, const char *part) { return descriptors.finalize(descriptor, part); }
 
   // Error: no engine takes the graph.
   Status compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace);
@@ -45,18 +45,16 @@ public:
   std::string warning() const override { return plan ? plan->warning : ""; }
 
 private:
-  Status check(int error, const char *doing) const;
   // Adds to the description that graphs of the same operations share.
   template <typename Value> void describe(DnnDescriptor to, int attribute, const std::vector<Value> &values) {
-    description += fmt::format("{}.{}", numberOf(to), attribute);
+    description += fmt::format("{}.{}", numbers.at(to), attribute);
     for (const Value &value : values)
       if constexpr (std::is_same_v<Value, DnnDescriptor>)
-        description += fmt::format(" #{}", numberOf(value));
+        description += fmt::format(" #{}", numbers.at(value));
       else
         description += fmt::format(" {}", +value);
     description += '\n';
   }
-  size_t numberOf(DnnDescriptor descriptor) const { return numbers.at(descriptor); }
   Status bind();
 
   CudaDevice &device;

@@ -13,12 +13,12 @@ public:
   // The first engine, best first, that keeps to the precision and to the workspace. Where tensor cores are preferred,
   // the first of those on tensor cores, else the first.
   Result<std::unique_ptr<DnnPlan>> make(const std::vector<DnnDescriptor> &operations) {
-    plan = std::make_unique<DnnPlan>(dnn);
-    Result<DnnDescriptor> graph = descriptor(dnnOperationGraph);
+    plan = std::make_unique<DnnPlan>(dnn, what);
+    Result<DnnDescriptor> graph = descriptors().make(dnnOperationGraph);
     if (!graph) return graph.status();
-    CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphOperations, dnnTypeDescriptor, operations));
-    CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
-    CLEAVE_RETURN_IF_ERROR(check(dnn.finalize(*graph), "refuses the graph of"));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(*graph, dnnGraphOperations, dnnTypeDescriptor, operations));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(*graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
+    CLEAVE_RETURN_IF_ERROR(descriptors().finalize(*graph, "refuses the graph of"));
     why = runError(fmt::format("cuDNN knows no engine for {}", what));
     for (int mode : {dnnModeA, dnnModeFallback}) {
       Result<std::vector<DnnDescriptor>> configurations = configurationsOf(*graph, mode);
@@ -30,29 +30,21 @@ public:
   }
 
 private:
-  Status check(int error, const char *doing) const {
-    return error ? dnnStatus(dnn, error, fmt::format("cuDNN {} {}", doing, what).c_str()) : Status::ok();
-  }
-  Result<DnnDescriptor> descriptor(int type) { return plan->descriptors.make(type, what); }
-  template <typename Value>
-  Status set(DnnDescriptor to, int attribute, int type, const std::vector<Value> &values) const {
-    return check(dnn.set(to, attribute, type, static_cast<int64_t>(values.size()), values.data()), "does not describe");
-  }
-
+  DnnDescriptors &descriptors() { return plan->descriptors; }
   // As the heuristic ranks them; none, and `why` says for what reason.
   Result<std::vector<DnnDescriptor>> configurationsOf(DnnDescriptor graph, int mode) {
-    Result<DnnDescriptor> heuristic = descriptor(dnnEngineHeuristic);
+    Result<DnnDescriptor> heuristic = descriptors().make(dnnEngineHeuristic);
     if (!heuristic) return heuristic.status();
-    CLEAVE_RETURN_IF_ERROR(set(*heuristic, dnnHeuristicGraph, dnnTypeDescriptor, std::vector{graph}));
-    CLEAVE_RETURN_IF_ERROR(set(*heuristic, dnnHeuristicMode, dnnTypeHeuristicMode, std::vector{mode}));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(*heuristic, dnnHeuristicGraph, dnnTypeDescriptor, std::vector{graph}));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(*heuristic, dnnHeuristicMode, dnnTypeHeuristicMode, std::vector{mode}));
     std::vector<DnnDescriptor> configurations;
-    if (Status status = check(dnn.finalize(*heuristic), "has no heuristic for"); !status) {
+    if (Status status = descriptors().finalize(*heuristic, "has no heuristic for"); !status) {
       why = status;
       return configurations;
     }
     constexpr int64_t most = 32;
     for (int64_t i = 0; i < most; ++i) {
-      Result<DnnDescriptor> configuration = descriptor(dnnEngineConfiguration);
+      Result<DnnDescriptor> configuration = descriptors().make(dnnEngineConfiguration);
       if (!configuration) return configuration.status();
       configurations.push_back(*configuration);
     }
@@ -88,31 +80,32 @@ private:
 
   // Numbers of dnnNote...
   Result<std::vector<int>> notesOf(DnnDescriptor configuration) {
-    Result<DnnDescriptor> engine = descriptor(dnnEngine);
+    Result<DnnDescriptor> engine = descriptors().make(dnnEngine);
     if (!engine) return engine.status();
     int64_t count = 0;
     DnnDescriptor found = *engine;
     int error = dnn.get(configuration, dnnConfigurationEngine, dnnTypeDescriptor, 1, &count, &found);
     std::vector<int> notes(dnnNoteCount);
     if (!error) error = dnn.get(found, dnnEngineNotes, dnnTypeNumericalNote, dnnNoteCount, &count, notes.data());
-    CLEAVE_RETURN_IF_ERROR(check(error, "does not say how an engine computes"));
+    CLEAVE_RETURN_IF_ERROR(descriptors().check(error, "does not say how an engine computes"));
     notes.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, dnnNoteCount)));
     return notes;
   }
 
   // Makes the engine the plan, or passes it over, and `why` says for what reason.
   Status take(DnnDescriptor configuration) {
-    Result<DnnDescriptor> candidate = descriptor(dnnExecutionPlan);
+    Result<DnnDescriptor> candidate = descriptors().make(dnnExecutionPlan);
     if (!candidate) return candidate.status();
-    CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
-    CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
-    if (Status status = check(dnn.finalize(*candidate), "makes no plan for"); !status) {
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
+    CLEAVE_RETURN_IF_ERROR(
+        descriptors().set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
+    if (Status status = descriptors().finalize(*candidate, "makes no plan for"); !status) {
       why = status;
       return Status::ok();
     }
     int64_t count = 0, bytes = 0;
-    CLEAVE_RETURN_IF_ERROR(check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
-                                 "does not say what workspace it wants for"));
+    CLEAVE_RETURN_IF_ERROR(descriptors().check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
+                                               "does not say what workspace it wants for"));
     bytes = (bytes + 255) / 256 * 256;
     if (bytes > mostWorkspace) {
       why =
@@ -139,12 +132,15 @@ DnnDescriptors::~DnnDescriptors() {
   for (auto descriptor = made.rbegin(); descriptor != made.rend(); ++descriptor) dnn.destroyDescriptor(*descriptor);
 }
 
-Result<DnnDescriptor> DnnDescriptors::make(int type, const char *what) {
+Result<DnnDescriptor> DnnDescriptors::make(int type) {
   DnnDescriptor descriptor = nullptr;
-  if (int error = dnn.createDescriptor(type, &descriptor))
-    return dnnStatus(dnn, error, fmt::format("cuDNN makes no descriptor for {}", what).c_str());
+  CLEAVE_RETURN_IF_ERROR(check(dnn.createDescriptor(type, &descriptor), "makes no descriptor for"));
   made.push_back(descriptor);
   return descriptor;
+}
+
+Status DnnDescriptors::check(int error, const char *doing) const {
+  return error ? dnnStatus(dnn, error, fmt::format("cuDNN {} {}", doing, what).c_str()) : Status::ok();
 }
 
 Result<const DnnPlan *> DnnPlans::find(const std::string &description, const std::vector<DnnDescriptor> &operations,

@@ -17,23 +17,29 @@ namespace cleave::runtime::cuda {
 // another one is taken with a warning.
 enum class DnnCores { Refused, Any, Preferred };
 
-// Descriptors of cuDNN's, which end with it.
+// Descriptors of cuDNN's, which end with it. `what` they are for stands in errors: "the convolution".
 class DnnDescriptors {
 public:
-  explicit DnnDescriptors(const Cudnn &dnn) : dnn(dnn) {}
+  DnnDescriptors(const Cudnn &dnn, const char *what) : dnn(dnn), what(what) {}
   ~DnnDescriptors();
   DnnDescriptors(const DnnDescriptors &) = delete;
 
-  Result<DnnDescriptor> make(int type, const char *what);
-  const std::vector<DnnDescriptor> &all() const { return made; }
+  Result<DnnDescriptor> make(int type);
+  template <typename Value>
+  Status set(DnnDescriptor to, int attribute, int type, const std::vector<Value> &values) const {
+    return check(dnn.set(to, attribute, type, static_cast<int64_t>(values.size()), values.data()), "does not describe");
+  }
+  Status finalize(DnnDescriptor descriptor, const char *part) const { return check(dnn.finalize(descriptor), part); }
+  Status check(int error, const char *doing) const;
 
 private:
   const Cudnn &dnn;
+  const char *what;
   std::vector<DnnDescriptor> made;
 };
 
 struct DnnPlan {
-  explicit DnnPlan(const Cudnn &dnn) : descriptors(dnn) {}
+  DnnPlan(const Cudnn &dnn, const char *what) : descriptors(dnn, what) {}
   DnnDescriptors descriptors;
   DnnDescriptor plan = nullptr;
   int64_t workspaceBytes = 0; // a multiple of 256

@@ -111,6 +111,17 @@ protected:
       ASSERT_LE(std::abs(a - b), tolerance) << "buffer " << i / slot << " element " << i % slot / 4;
     }
   }
+  void expectFault(const char *message) {
+    Status failure;
+    run(forGpu(), &failure);
+    EXPECT_EQ(failure.message(), message);
+  }
+  // A gather or its gradient: rows `start` to `start + rows` of a table are here.
+  template <typename Command>
+  static void setRows(Command &made, int64_t outer, int64_t rows, int64_t inner, int64_t globalRows, int64_t start) {
+    made.set_outer(outer), made.set_rows(rows), made.set_inner(inner), made.set_global_rows(globalRows);
+    made.mutable_start()->set_base(start);
+  }
   plan::Plan plan;
   int64_t slot = 1 << 16; // bytes of the arena for each buffer
   int64_t buffers = 0;
@@ -168,8 +179,7 @@ TEST_F(Commands, Gathers) {
     *made.mutable_indices() = buffer(plan::I64, {50});
     *made.mutable_out() = buffer(plan::F32, {2, 50, inner});
     fillIndices(made.indices(), -60, 60);
-    made.set_outer(2), made.set_rows(30), made.set_inner(inner), made.set_global_rows(60);
-    made.mutable_start()->set_base(20); // rows 20 to 49 of 60 are here
+    setRows(made, 2, 30, inner, 60, 20); // rows 20 to 49 of 60 are here
   }
   expectSame();
 }
@@ -180,11 +190,8 @@ TEST_F(Commands, AGatherOutsideOfItsTableIsAFault) {
   *made.mutable_indices() = buffer(plan::I64, {5});
   *made.mutable_out() = buffer(plan::F32, {5, 4});
   fillIndices(made.indices(), 30, 31);
-  made.set_outer(1), made.set_rows(30), made.set_inner(4), made.set_global_rows(30);
-  made.mutable_start();
-  Status failure;
-  run(forGpu(), &failure);
-  EXPECT_EQ(failure.message(), "an index is outside of the table's 30 rows");
+  setRows(made, 1, 30, 4, 30, 0);
+  expectFault("an index is outside of the table's 30 rows");
 }
 
 // A number of a buffer, and how it lies there; bf16 rounds to the nearest even.
@@ -218,8 +225,7 @@ TEST_P(TableGradients, AreTheSumsOfTheirTokens) {
   *made.mutable_indices() = buffer(t.indices, {t.count});
   *made.mutable_updates() = buffer(t.dtype, {t.outer, t.count, t.inner});
   *made.mutable_out() = buffer(t.dtype, {t.outer, t.rows, t.inner});
-  made.set_outer(t.outer), made.set_rows(t.rows), made.set_inner(t.inner), made.set_global_rows(globalRows);
-  made.mutable_start()->set_base(t.first);
+  setRows(made, t.outer, t.rows, t.inner, globalRows, t.first);
   std::mt19937 generator(11);
   std::vector<double> sums(static_cast<size_t>(t.outer * t.rows * t.inner));
   std::string indices, updates, expected;
@@ -272,8 +278,7 @@ TEST_F(Commands, GradientsOfTablesHaveTheSameBitsInEveryRun) {
   *made.mutable_updates() = buffer(plan::F32, {6000, 8});
   *made.mutable_out() = buffer(plan::F32, {40, 8});
   fillIndices(made.indices(), 0, 40);
-  made.set_outer(1), made.set_rows(40), made.set_inner(8), made.set_global_rows(40);
-  made.mutable_start();
+  setRows(made, 1, 40, 8, 40, 0);
   plan::Plan gpu = forGpu();
   EXPECT_EQ(run(gpu), run(gpu));
 }
@@ -284,11 +289,8 @@ TEST_F(Commands, AGradientOutsideOfItsTableIsAFault) {
   *made.mutable_updates() = buffer(plan::F32, {5, 4});
   *made.mutable_out() = buffer(plan::F32, {30, 4});
   fillIndices(made.indices(), 30, 31);
-  made.set_outer(1), made.set_rows(30), made.set_inner(4), made.set_global_rows(30);
-  made.mutable_start();
-  Status failure;
-  run(forGpu(), &failure);
-  EXPECT_EQ(failure.message(), "an index is outside of the table's 30 rows");
+  setRows(made, 1, 30, 4, 30, 0);
+  expectFault("an index is outside of the table's 30 rows");
 }
 
 TEST_F(Commands, Pools) {

@@ -176,13 +176,13 @@ INSTANTIATE_TEST_SUITE_P(Masks, Attention, testing::Combine(testing::Bool(), tes
 
 class WrongAttention : public Attention {};
 TEST_P(WrongAttention, IsRefused) {
-  auto expectRefused = [&](const char *why, auto change) {
-    plan::Command command = backward;
+  auto refuses = [&](plan::Command command, const char *why, auto change) {
     change(*command.mutable_attention());
     Status status = verifyCommand(command, plan::Plan(), mesh);
     EXPECT_FALSE(status.isOk()) << why;
     EXPECT_THAT(status.message(), testing::HasSubstr(why));
   };
+  auto expectRefused = [&](const char *why, auto change) { refuses(backward, why, change); };
   expectRefused("sizes that are no attention",
                 [](plan::Attention &c) { c.mutable_key()->set_shape(1, 3), c.mutable_value()->set_shape(1, 3); });
   expectRefused("needs four strides", [](plan::Attention &c) { c.mutable_query_strides()->RemoveLast(); });
@@ -190,13 +190,7 @@ TEST_P(WrongAttention, IsRefused) {
   expectRefused("without stats", [](plan::Attention &c) { c.clear_stats(); });
   expectRefused("key_gradient", [](plan::Attention &c) { c.clear_key_gradient(); });
   expectRefused("bias has a stride where it is repeated", [](plan::Attention &c) { c.set_bias_strides(1, 4); });
-  auto expectPackedRefused = [&](const char *why, auto change) {
-    plan::Command command = packedBackward;
-    change(*command.mutable_attention());
-    Status status = verifyCommand(command, plan::Plan(), mesh);
-    EXPECT_FALSE(status.isOk()) << why;
-    EXPECT_THAT(status.message(), testing::HasSubstr(why));
-  };
+  auto expectPackedRefused = [&](const char *why, auto change) { refuses(packedBackward, why, change); };
   expectPackedRefused("key_gradient needs four strides, has 3",
                       [](plan::Attention &c) { c.mutable_key_gradient_strides()->RemoveLast(); });
   expectPackedRefused("query_gradient has elements that meet",
