@@ -310,7 +310,8 @@ Report reportOf(const Json &json) {
   report.notes = json.at("notes").get<std::vector<std::string>>();
   if (json.contains("proof")) {
     const Json &proof = json.at("proof");
-    report.proof = {proof.at("outcome") == "proved", proof.at("rounds_elsewhere"), proof.at("why")};
+    report.proof = {proof.at("outcome") == "proved", proof.at("rounds_elsewhere"), proof.at("why"),
+                    proof.value("verified_steps", int64_t(0))};
   }
   report.source = json.value("source", "");
   return report;
@@ -386,9 +387,12 @@ std::string renderJson(const Report &report) {
     json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
   if (const auto &proof = report.proof)
-    json["proof"] = {{"outcome", proof->isProved ? "proved" : "not proved"},
+    json["proof"] = {{"outcome", proof->isProved             ? "proved"
+                                 : proof->verifiedSteps > 0 ? "verified by running"
+                                                            : "not proved"},
                      {"rounds_elsewhere", proof->roundsElsewhere},
-                     {"why", proof->why}};
+                     {"why", proof->why},
+                     {"verified_steps", proof->verifiedSteps}};
   for (const CommandTotal &row : report.commands)
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});

@@ -151,7 +151,12 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 }
 
 std::string proofText(const ReportedProof &proof) {
-  if (!proof.isProved) return "not proved: " + proof.why;
+  if (!proof.isProved) {
+    const std::string gap = proof.why.empty() ? "" : "not proved: " + proof.why;
+    if (proof.verifiedSteps == 0) return gap;
+    return fmt::format("verified by running: {} steps agree with the unsplit model's{}", proof.verifiedSteps,
+                       gap.empty() ? "" : "; " + gap);
+  }
   return std::string("proved: the devices compute what the unsplit step computes") +
          (proof.roundsElsewhere ? "; sums are rounded to 16 bits in other places" : "");
 }

@@ -76,6 +76,7 @@ struct ReportedProof {
   bool isProved = false;
   bool roundsElsewhere = false; // casts to 16 bits count as the numbers that they are made of
   std::string why;              // it is not proved
+  int64_t verifiedSteps = 0;    // that ran beside the unsplit model and agreed
 };
 
 struct Report {

@@ -6,6 +6,7 @@
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
 #include "runtime/proof/prove.h"
+#include "runtime/verify/compare.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <filesystem>
@@ -22,7 +23,7 @@ struct CompileOptions {
   std::vector<std::string> moreClusters; // of estimate
   std::string output, cpu, signingKey;
   bool json = false, emulate = false, checkWeights = false;
-  bool proves = true, mustProve = false;
+  bool proves = true, mustProve = false, verifies = false;
 };
 
 // The same model on several clusters, a row each.
@@ -105,16 +106,34 @@ Status checkData(const plan::Plan &plan) {
   return runtime::openData(yaml, fields->back()).status();
 }
 
-// The plan as it will be written, checked: one that the runtime would refuse, or that computes something else, is an
-// error, and so is one that is not proved where that is asked for.
-Status check(const plan::Plan &plan, const CompileOptions &options, std::optional<report::ReportedProof> &told) {
-  if (!options.proves) return runtime::verifyPlan(plan);
-  auto proof = proof::prove(plan, options.mustProve ? proof::mostExpressions : proof::fewExpressions);
+Status prove(const plan::Plan &plan, size_t mostExpressions, std::optional<report::ReportedProof> &told) {
+  auto proof = proof::prove(plan, mostExpressions);
   if (!proof) return proof.status();
   if (proof->outcome == proof::Proof::Refuted)
     return runError("a fault of cleave: the plan does not compute the model\n" + proof->text());
   told = {proof->outcome == proof::Proof::Proved, proof->roundsElsewhere, proof->firstGap()};
-  if (options.mustProve && !told->isProved) return runError(report::proofText(*told));
+  return Status::ok();
+}
+
+Status runBeside(const plan::Plan &plan, std::optional<report::ReportedProof> &told) {
+  auto seen = runtime::comparePlan(plan, {});
+  if (!seen) return seen.status();
+  if (!seen->agrees()) return runError("a fault of cleave: the plan does not compute the model\n" + seen->text());
+  if (!told) told.emplace();
+  told->verifiedSteps = static_cast<int64_t>(seen->steps.size());
+  return Status::ok();
+}
+
+// The plan as it will be written, checked: one that the runtime would refuse, or that computes something else, is an
+// error, and so is one that is not proved where that is asked for.
+Status check(const plan::Plan &plan, const CompileOptions &options, std::optional<report::ReportedProof> &told) {
+  if (!options.proves) {
+    CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
+  } else {
+    CLEAVE_RETURN_IF_ERROR(prove(plan, options.mustProve ? proof::mostExpressions : proof::fewExpressions, told));
+    if (options.mustProve && !told->isProved) return runError(report::proofText(*told));
+  }
+  if (options.verifies && !(told && told->isProved)) return runBeside(plan, told);
   return Status::ok();
 }
 
@@ -198,6 +217,8 @@ void addCompile(CLI::App &app, int &status) {
       ->add_flag("--proof", options->mustProve,
                  "prove that the plan computes the unsplit step, however long it takes; else only where it is quick")
       ->excludes(command->add_flag("!--no-proof", options->proves, "do not try to prove it"));
+  command->add_flag("--verify", options->verifies,
+                    "where it is not proved, run two of its steps beside the unsplit model, as `cleave verify` does");
   command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");
