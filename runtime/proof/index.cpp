@@ -273,6 +273,13 @@ Index Store::quotient(Index a, int64_t by) {
     if (inner.kind == AtomNode::Remainder && upper.constant == 0 && inner.size % by == 0)
       return add(parts.whole, remainder(quotient(inner.of, by), inner.size / by));
   }
+  for (auto [part, factor] : upper.terms) { // (x % (by n) + c) / by = (x + c) / by - n (x / (by n))
+    const AtomNode &inner = atom(part);
+    const int64_t span = checkedMultiply(factor, inner.size);
+    if (inner.kind != AtomNode::Remainder || span % by != 0) continue;
+    const Index without = add(parts.upper, scale(subtract(inner.of, of(part)), factor));
+    return add(parts.whole, subtract(quotient(without, by), scale(quotient(inner.of, inner.size), span / by)));
+  }
   return add(parts.whole, of(intern(AtomNode{AtomNode::Quotient, {}, 0, by, parts.upper, {}})));
 }
 
@@ -283,10 +290,10 @@ Index Store::remainder(Index a, int64_t by) {
   if (parts.isDone) return parts.rest;
   by /= parts.step;
   if (parts.step > 1) return add(scale(remainder(parts.upper, by), parts.step), parts.rest);
-  const IndexNode &upper = node(parts.upper);
-  if (upper.terms.size() == 1 && upper.terms[0].second == 1 && upper.constant == 0) {
-    const AtomNode &inner = atom(upper.terms[0].first);
-    if (inner.kind == AtomNode::Remainder && inner.size % by == 0) return remainder(inner.of, by);
+  for (auto [part, factor] : node(parts.upper).terms) { // (x % (by n) + c) % by = (x + c) % by
+    const AtomNode &inner = atom(part);
+    if (inner.kind == AtomNode::Remainder && checkedMultiply(factor, inner.size) % by == 0)
+      return remainder(add(parts.upper, scale(subtract(inner.of, of(part)), factor)), by);
   }
   return of(intern(AtomNode{AtomNode::Remainder, {}, 0, by, parts.upper, {}}));
 }

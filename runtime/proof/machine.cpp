@@ -401,9 +401,13 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
   if (launch.buffers_size() != function.inputs_size() + function.outputs_size() ||
       kernel.num_outputs() != function.outputs_size())
     throw Unproved{"the launch has not the buffers of its kernel's operations"};
+  // A flat kernel's operands are of any shape: of the one in which an operand was written, so that indices stay whole.
+  std::vector<int64_t> flat{launch.extent()};
+  for (int i = 0; i < function.inputs_size() && kernel.flat() && flat.size() == 1; ++i)
+    flat = rank.memory.shapeOf(placeOf(rank, launch.buffers(i)), launch.extent());
   auto typeOf = [&](int32_t value) {
     TensorType type{graph.values(value).dtype(), listOf(graph.values(value).shape())};
-    if (kernel.flat() && !type.shape.empty()) type.shape = {launch.extent()};
+    if (kernel.flat() && !type.shape.empty()) type.shape = flat;
     return type;
   };
   std::vector<Index> scalars;

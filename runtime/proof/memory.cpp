@@ -49,6 +49,13 @@ void Memory::write(const Place &place, const std::vector<int64_t> &sizes, const 
   written.push_back(std::move(cell));
 }
 
+std::vector<int64_t> Memory::shapeOf(const Place &place, int64_t elements) const {
+  for (auto cell = written.rbegin(); cell != written.rend(); ++cell)
+    if (cell->place.onHost == place.onHost && cell->place.byte == place.byte)
+      return cell->isDense && elementsOf(cell->sizes) == elements ? cell->sizes : std::vector{elements};
+  return {elements};
+}
+
 Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &sizes,
                   const std::vector<int64_t> &strides) {
   if (elementsOf(sizes) == 0) return store.number(0);

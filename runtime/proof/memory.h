@@ -64,6 +64,8 @@ public:
   // The elements at `place` + offset + sum of i * strides, as a term of Dimension variables of these sizes.
   Term read(const Place &place, Index offset, const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides);
   Term read(const Place &place, const std::vector<int64_t> &shape);
+  // The shape, by falling stride, in which all of a row of so many elements was written last; else of the row.
+  std::vector<int64_t> shapeOf(const Place &place, int64_t elements) const;
 
   // From here on a cell of before is read as `seen` says, once each.
   void record(std::function<Term(const Cell &)> seen);
