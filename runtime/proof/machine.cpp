@@ -22,9 +22,9 @@ bool isSame(const plan::Buffer &a, const plan::Buffer &b) {
          runtime::byteSize(a) == runtime::byteSize(b);
 }
 
-// Each element is read for one element of the result only, and these stand in the same order: the index is of
-// dimensions in their order and of what is reduced between, each in steps as large as all behind it reach.
-bool isOwnPlace(Store &store, Index linear) {
+// Each element is read for one element of the result only, and `isOrdered`: these stand in the same order. The index is
+// of dimensions, then in their order, and of what is reduced between, each in steps as large as all behind it reach.
+bool isOwnPlace(Store &store, Index linear, bool isOrdered) {
   std::vector<std::pair<int64_t, const AtomNode *>> steps;
   for (auto [atom, factor] : store.node(linear).terms) steps.emplace_back(factor, &store.atom(atom));
   std::ranges::sort(steps, std::ranges::greater(), [](const auto &step) { return step.first; });
@@ -42,15 +42,15 @@ bool isOwnPlace(Store &store, Index linear) {
     if (atom->kind != AtomNode::Var || atom->size <= 0 || factor <= reach) return false;
     reach += factor * (size - 1);
     if (atom->variable == Variable::Fresh) continue;
-    if (atom->variable != Variable::Dimension || atom->number >= last) return false;
+    if (atom->variable != Variable::Dimension || (isOrdered && atom->number >= last)) return false;
     last = atom->number;
   }
   return true;
 }
 
 // Every element of the leaf stands where the result's element does, or is reduced: so a kernel may write the result
-// over it.
-bool readsInPlace(Store &store, Term t, const std::string &leaf, const std::vector<int64_t> &shape,
+// over it. Not `isOrdered`: it may stand elsewhere, for a result beside the one that is written over it.
+bool readsInPlace(Store &store, Term t, const std::string &leaf, const std::vector<int64_t> &shape, bool isOrdered,
                   std::map<Definition, bool> &holds) {
   auto contains = [&](auto &self, Definition d) -> bool {
     auto [found, isNew] = holds.try_emplace(d, false);
@@ -71,11 +71,11 @@ bool readsInPlace(Store &store, Term t, const std::string &leaf, const std::vect
         isReduced = isReduced && store.atom(v).variable == Variable::Fresh;
       if (!isReduced) linear = store.add(linear, store.scale(arguments[d], strides[d]));
     }
-    return isOwnPlace(store, linear);
+    return isOwnPlace(store, linear, isOrdered);
   }
   std::vector<Atom> over;
   for (Term child : store.open(t, &over))
-    if (!readsInPlace(store, child, leaf, shape, holds)) return false;
+    if (!readsInPlace(store, child, leaf, shape, isOrdered, holds)) return false;
   return true;
 }
 
@@ -421,9 +421,9 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
     values[function.inputs(i).value()] = {type.dtype, type.shape, rank.memory.read(placeOf(rank, buffer), type.shape)};
   }
   const std::vector<Tensor> outputs = compute(graph, typeOf, values, scalars);
-  // Whether a result may be written over operand i: asked of the kernel, whatever its operands are.
-  auto mayLieOver = [&](int i) {
-    auto [known, isNew] = inPlace.try_emplace({launch.kernel(), launch.extent(), i, scalars}, true);
+  // Whether result o may be written over operand i: asked of the kernel, whatever its operands are.
+  auto mayLieOver = [&](int o, int i) {
+    auto [known, isNew] = inPlace.try_emplace({launch.kernel(), launch.extent(), o, i, scalars}, true);
     if (!isNew) return known->second;
     std::map<int32_t, Tensor> named = values;
     for (int operand = 0; operand < function.inputs_size(); ++operand) {
@@ -433,8 +433,10 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
     }
     const std::vector<int64_t> shape = named[function.inputs(i).value()].shape;
     std::map<Definition, bool> holds;
-    for (const Tensor &output : compute(graph, typeOf, named, scalars))
-      known->second = known->second && readsInPlace(store, output.value, "in place", shape, holds);
+    const std::vector<Tensor> results = compute(graph, typeOf, named, scalars);
+    for (size_t r = 0; r < results.size(); ++r)
+      known->second = known->second && readsInPlace(store, results[r].value, "in place", shape,
+                                                    /*isOrdered=*/r == static_cast<size_t>(o), holds);
     return known->second;
   };
   for (int o = 0; o < function.outputs_size(); ++o) {
@@ -446,7 +448,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
       if (overlap(launch.buffers(function.inputs_size() + p), target)) throw Unproved{"two of its results overlap"};
     for (int i = 0; i < function.inputs_size(); ++i) {
       if (!overlap(launch.buffers(i), target)) continue;
-      if (!isSame(launch.buffers(i), target) || !mayLieOver(i)) keepApart(rank, {&launch.buffers(i)}, target);
+      if (!isSame(launch.buffers(i), target) || !mayLieOver(o, i)) keepApart(rank, {&launch.buffers(i)}, target);
     }
   }
   for (int o = 0; o < function.outputs_size(); ++o) {

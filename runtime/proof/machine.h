@@ -150,7 +150,9 @@ private:
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;                // by axes, number
   std::map<std::pair<int, std::string>, int64_t> met;
   std::map<Definition, std::string> firstBy;
-  std::map<std::tuple<int, int64_t, int, std::vector<Index>>, bool> inPlace; // by kernel, extent, operand, scalars
+  using Overwriting =
+      std::tuple<int, int64_t, int, int, std::vector<Index>>; // kernel, extent, result, operand, scalars
+  std::map<Overwriting, bool> inPlace;
   const plan::Fragment *nowFragment = nullptr;
   const plan::Command *nowCommand = nullptr;
   int nowSlot = 0;
