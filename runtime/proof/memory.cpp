@@ -10,7 +10,6 @@ namespace cleave::proof {
 namespace {
 constexpr int mostPieces = 12;       // cuts of a read, one in the other
 constexpr size_t mostEnds = 4;       // of the parts of one cut
-constexpr int64_t mostReaders = 4;   // along an axis, that are looked at one by one
 constexpr int64_t mostValues = 1024; // of a variable that is tried value by value
 } // namespace
 
@@ -68,13 +67,16 @@ Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &
     back.add(over.back(), store.dimension(static_cast<int64_t>(d), sizes[d]));
     element = store.add(element, store.scale(store.of(over.back()), strides[d]));
   }
-  return store.replace(resolve(written.size(), place, element, over, 0), back);
+  const Part whole{.place = place, .element = element, .over = over, .given = store.number(1), .depth = 0};
+  return store.replace(resolve(written.size(), whole), back);
 }
 
 // Reads the content that the first `cells` writes left, the newest first.
-Term Memory::resolve(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, int pieces) {
+Term Memory::resolve(size_t cells, const Part &part) {
+  if (part.depth > mostPieces) throw Unproved{"it reads too many pieces of different writes"};
+  const Place &place = part.place;
   const int64_t bytes = runtime::byteSize(place.dtype);
-  const Range range = store.node(element).range;
+  const Range range = store.node(part.element).range;
   const int64_t begin = place.byte + range.low * bytes, end = place.byte + (range.high + 1) * bytes;
   while (cells-- > 0) {
     const Cell &cell = written[cells];
@@ -83,14 +85,16 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
     if (cell.place.dtype != place.dtype || apart % bytes != 0)
       throw Unproved{
           fmt::format("it reads {} where {} was written", runtime::name(place.dtype), runtime::name(cell.place.dtype))};
-    Index rest = store.add(element, store.constant(apart / bytes));
+    Index rest = store.add(part.element, store.constant(apart / bytes));
     Replacement by;
-    Term undecided{};
+    std::vector<Term> undecided;
     bool isApart = false;
     auto needs = [&](Term condition) {
-      if (store.isNumber(condition, 1)) return;
-      if (store.isNumber(condition, 0)) isApart = true;
-      undecided = store.kindOf(condition) == Kind::Product ? store.open(condition)[0] : condition; // of several
+      const Term both = store.product({part.given, condition});
+      if (store.isNumber(both, 0)) isApart = true;
+      if (both == part.given) return;
+      for (Term one : store.kindOf(condition) == Kind::Product ? store.open(condition) : std::vector{condition})
+        undecided.push_back(one);
     };
     for (size_t d = 0; d < cell.sizes.size() && !isApart; ++d) {
       const Index digit = store.quotient(rest, cell.strides[d]);
@@ -100,37 +104,66 @@ Term Memory::resolve(size_t cells, const Place &place, Index element, const std:
     }
     if (!isApart) needs(store.inside(rest, 0, 1));
     if (isApart) continue;
-    if (undecided == Term{}) return store.replace(seen(cell), by);
-    return cut(cells + 1, place, element, over, undecided, pieces);
+    if (undecided.empty()) return store.replace(seen(cell), by);
+    const bool isOfDevice = std::ranges::any_of(undecided, [&](Term condition) {
+      return std::ranges::any_of(store.term(condition).variables,
+                                 [&](Atom v) { return store.atom(v).variable == Variable::Coordinate; });
+    });
+    if (isOfDevice) return underConditions(cells, part, undecided, store.replace(seen(cell), by));
+    return cut(cells + 1, part, undecided.back());
   }
   throw Unproved{"it reads memory that nobody wrote"};
 }
 
+// The value where all conditions hold, and what the first `cells` writes left where one does not: devices along an axis
+// read what different writes left.
+Term Memory::underConditions(size_t cells, const Part &part, const std::vector<Term> &conditions, Term value) {
+  std::vector<std::pair<double, Term>> sum;
+  Term before = store.number(1); // the conditions that hold
+  for (Term condition : conditions) {
+    const DefinitionNode &made = store.definitionOf(condition);
+    const Index index = store.term(condition).arguments[0];
+    for (auto [low, high] : {std::pair(-unbounded, made.low), std::pair(made.high, unbounded)}) {
+      if (low == unbounded || high == -unbounded) continue;
+      const Term here = store.product({before, store.inside(index, low, high)});
+      Part rest = part;
+      rest.given = store.product({part.given, here});
+      ++rest.depth;
+      if (!store.isNumber(rest.given, 0)) sum.emplace_back(1.0, store.product({here, resolve(cells, rest)}));
+    }
+    before = store.product({before, condition});
+  }
+  sum.emplace_back(1.0, store.product({before, value}));
+  return store.sum(sum);
+}
+
+// The same part with a variable replaced, which becomes `more` variables.
+Memory::Part Memory::replaced(const Part &part, Atom variable, Index by, std::vector<Atom> more) const {
+  Part moved = part;
+  std::erase(moved.over, variable);
+  moved.over.insert(moved.over.end(), more.begin(), more.end());
+  moved.element = store.replace(part.element, {{variable, by}});
+  moved.given = store.replace(part.given, {{variable, by}});
+  ++moved.depth;
+  return moved;
+}
+
 // The read in parts, in which the condition holds everywhere or nowhere.
-Term Memory::cut(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, Term condition,
-                 int pieces) {
-  if (pieces > mostPieces) throw Unproved{"it reads too many pieces of different writes"};
+Term Memory::cut(size_t cells, const Part &part, Term condition) {
   const DefinitionNode &made = store.definitionOf(condition);
   const Index index = store.term(condition).arguments[0];
-  auto without = [&](Atom v) {
-    std::vector<Atom> others = over;
-    others.erase(std::find(others.begin(), others.end(), v));
-    return others;
-  };
-  // The part of v in [first, last), at v.
-  auto part = [&](Atom v, int64_t first, int64_t last) {
-    std::vector<Atom> others = without(v);
-    const Atom shorter = store.fresh(over, last - first);
-    others.push_back(shorter);
-    const Index moved = store.replace(element, {{v, store.add(store.of(shorter), store.constant(first))}});
-    const Term value = resolve(cells, place, moved, others, pieces + 1);
+  // The piece of v in [first, last), at v.
+  auto piece = [&](Atom v, int64_t first, int64_t last) {
+    const Atom shorter = store.fresh(part.over, last - first);
+    const Index moved = store.add(store.of(shorter), store.constant(first));
+    const Term value = resolve(cells, replaced(part, v, moved, {shorter}));
     const Term back = store.replace(value, {{shorter, store.subtract(store.of(v), store.constant(first))}});
     return std::pair(1.0, store.product({store.inside(store.of(v), first, last), back}));
   };
   auto inParts = [&](Atom v, const std::set<int64_t> &ends) {
     std::vector<std::pair<double, Term>> sum;
     for (auto first = ends.begin(); std::next(first) != ends.end(); ++first)
-      sum.push_back(part(v, *first, *std::next(first)));
+      sum.push_back(piece(v, *first, *std::next(first)));
     return store.sum(sum);
   };
   // Where an index of one variable passes a multiple, with the ends of its range; nothing if there are too many values.
@@ -156,7 +189,7 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
   };
   collect(collect, index);
   for (const AtomNode &division : divisions)
-    for (Atom v : over) {
+    for (Atom v : part.over) {
       const int64_t own = store.factorOf(division.of, v), size = store.atom(v).size;
       if (own == 0) continue;
       const int64_t step = division.size / std::gcd(own, division.size);
@@ -165,16 +198,15 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
         if (ends.size() > 2 && ends.size() <= mostEnds) return inParts(v, ends);
         continue;
       }
-      std::vector<Atom> others = without(v);
-      const Atom q = store.fresh(over, size / step);
-      others.push_back(q);
-      const Atom r = store.fresh(others, step);
-      others.push_back(r);
-      const Index moved = store.replace(element, {{v, store.add(store.scale(store.of(q), step), store.of(r))}});
-      const Term value = resolve(cells, place, moved, others, pieces + 1);
+      std::vector<Atom> taken = part.over;
+      const Atom q = store.fresh(taken, size / step);
+      taken.push_back(q);
+      const Atom r = store.fresh(taken, step);
+      const Index moved = store.add(store.scale(store.of(q), step), store.of(r));
+      const Term value = resolve(cells, replaced(part, v, moved, {q, r}));
       return store.replace(value, {{q, store.quotient(store.of(v), step)}, {r, store.remainder(store.of(v), step)}});
     }
-  for (Atom v : over) {
+  for (Atom v : part.over) {
     const int64_t factor = store.factorOf(index, v), size = store.atom(v).size;
     if (factor == 0) continue;
     const Index rest = store.subtract(index, store.scale(store.of(v), factor));
@@ -199,16 +231,6 @@ Term Memory::cut(size_t cells, const Place &place, Index element, const std::vec
     }
     if (ends.size() < 3) continue;
     return inParts(v, ends);
-  }
-  // Another write on each device along an axis.
-  for (Atom c : store.node(index).variables) {
-    if (store.atom(c).variable != Variable::Coordinate || store.atom(c).size > mostReaders) continue;
-    std::vector<std::pair<double, Term>> sum;
-    for (int64_t at = 0; at < store.atom(c).size; ++at) {
-      const Term value = resolve(cells, place, store.replace(element, {{c, store.constant(at)}}), over, pieces + 1);
-      sum.emplace_back(1.0, store.product({store.inside(store.of(c), at, at + 1), value}));
-    }
-    return store.sum(sum);
   }
   throw Unproved{fmt::format("it reads from several writes, and which one depends on {}", store.show(index))};
 }

@@ -79,9 +79,19 @@ public:
   Term valueOf(const Cell &cell) const;
 
 private:
+  // A read, or a part of one: of which elements from `place` on, where `given` is 1.
+  struct Part {
+    Place place;
+    Index element;
+    std::vector<Atom> over; // its variables
+    Term given;
+    int depth; // of cuts
+  };
   Term seen(const Cell &cell);
-  Term resolve(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, int pieces);
-  Term cut(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, Term condition, int pieces);
+  Term resolve(size_t cells, const Part &part);
+  Term cut(size_t cells, const Part &part, Term condition);
+  Term underConditions(size_t cells, const Part &part, const std::vector<Term> &conditions, Term value);
+  Part replaced(const Part &part, Atom variable, Index by, std::vector<Atom> more) const;
 
   struct Recording {
     std::vector<Cell> before;
