@@ -172,8 +172,8 @@ private:
     if (name == "Sin") return std::sin(x[0]);
     if (name == "Cos") return std::cos(x[0]);
     if (name == "Relu") return std::max(x[0], 0.0);
-    if (name == "Max") return std::max(x[0], x[1]);
-    if (name == "Min") return std::min(x[0], x[1]);
+    if (name == "Max") return *std::ranges::max_element(x);
+    if (name == "Min") return *std::ranges::min_element(x);
     if (name == "Less") return double(x[0] < x[1]);
     if (name == "LessOrEqual") return double(x[0] <= x[1]);
     if (name == "Where") return x[0] != 0 ? x[1] : x[2];

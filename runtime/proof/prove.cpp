@@ -15,8 +15,6 @@ namespace cleave::proof {
 namespace {
 
 constexpr int settledLevels = 14;     // of terms that are compared
-constexpr int twinLevels = 60;        // the same, where only the order of the same factors differs
-constexpr size_t mostTwins = 50'000;  // expressions that may be made for that
 constexpr int64_t mostDevices = 16;   // that are looked at one by one
 constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 
@@ -150,21 +148,6 @@ private:
     if (proof.proved.empty() || proof.proved.back() != tensor) proof.proved.push_back(tensor);
   }
 
-  // Equal in the order that factors have when all of their parts are in order.
-  bool sameInOrder(Term a, Term b) {
-    if (expressionsForTwins >= mostTwins) return false;
-    const size_t before = store.termCount();
-    bool isSame = false;
-    try {
-      const Term ordered = store.orderedTwins(a, twinLevels, mostTwins - expressionsForTwins);
-      isSame = ordered == store.orderedTwins(b, twinLevels, mostTwins - expressionsForTwins);
-    } catch (const Unproved &) {
-      expressionsForTwins = mostTwins; // it is not known to be the same
-    }
-    expressionsForTwins += store.termCount() - before;
-    return isSame;
-  }
-
   void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
     Term found{}, wanted{};
     if (stops && !proof.gaps.empty()) return;
@@ -195,9 +178,7 @@ private:
                           .command = parting(found),
                           .numbers = {}};
     if (compared++ < mostDifferences) difference.numbers = differ(store, found, wanted);
-    if (difference.numbers.empty() && sameInOrder(found, wanted))
-      isProved(tensor);
-    else if (difference.numbers.empty())
+    if (difference.numbers.empty())
       proof.gaps.push_back({"tensor", tensor,
                             fmt::format("the plan has {}, the unsplit step {}{}, and neither is brought to the other",
                                         difference.plan, difference.reference,
@@ -271,7 +252,6 @@ private:
   Operations operations;
   std::set<Definition> ofReference;
   size_t compared = 0; // in numbers
-  size_t expressionsForTwins = 0;
 };
 
 // `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.

@@ -159,10 +159,10 @@ void Store::nameByPlaces(std::vector<Atom> &over, Term &body) {
     std::vector<int64_t> places;
     for (size_t f = 0; f < factors.size(); ++f) {
       if (uses[term(factors[f]).definition] > 1) continue;
-      const std::vector<Index> &arguments = term(factors[f]).arguments;
-      for (size_t i = 0; i < arguments.size(); ++i)
-        if (dependsOn(arguments[i], v))
-          places.insert(places.end(), {static_cast<int64_t>(f), static_cast<int64_t>(i), factorOf(arguments[i], v)});
+      const std::vector<int64_t> own = placesOf(v, factors[f]);
+      if (own.empty()) continue;
+      places.push_back(static_cast<int64_t>(f));
+      places.insert(places.end(), own.begin(), own.end());
     }
     places.push_back(atom(v).size);
     order.emplace_back(std::move(places), v);
@@ -321,13 +321,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
     // In an order that does not depend on how they came about: by where they stand in the body.
     std::vector<std::pair<std::vector<int64_t>, Atom>> order;
     for (Atom v : over) {
-      std::vector<int64_t> places;
-      const std::vector<Index> &arguments = term(body).arguments;
-      for (size_t i = 0; i < arguments.size(); ++i)
-        if (dependsOn(arguments[i], v)) {
-          places.push_back(static_cast<int64_t>(i));
-          places.push_back(-factorOf(arguments[i], v));
-        }
+      std::vector<int64_t> places = placesOf(v, body);
       places.push_back(atom(v).size);
       order.emplace_back(std::move(places), v);
     }
@@ -362,6 +356,12 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
   auto isBound = [&](Index index) {
     return std::any_of(over.begin(), over.end(), [&](Atom v) { return dependsOn(index, v); });
   };
+  const Weight boundIn = [&](Index index) { // by which of them are in it
+    uint64_t sum = 0;
+    for (size_t i = 0; i < over.size(); ++i)
+      if (dependsOn(index, over[i])) sum += KeyHash()({static_cast<int64_t>(i), factorOf(index, over[i])});
+    return sum == 0 ? 0 : sum + node(index).likeness;
+  };
   auto rename = [&](auto &self, auto &renameTerm, Index index) -> Index {
     if (isConstant(index)) return index;
     if (!isBound(index)) return of(parameter(index));
@@ -391,8 +391,9 @@ Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const
   };
   auto renameTerm = [&](auto &self, auto &again, Term t) -> Term {
     const TermNode &from = term(t);
-    std::vector<Index> renamed;
-    for (Index argument : from.arguments) renamed.push_back(self(self, again, argument));
+    std::vector<Index> renamed, own = from.arguments;
+    arrange(from.definition, own, boundIn);
+    for (Index argument : own) renamed.push_back(self(self, again, argument));
     return intern(from.definition, std::move(renamed));
   };
   for (Term body : bodies) {

@@ -75,6 +75,13 @@ inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
 enum class Kind : int8_t { Leaf, Number, Index, Inside, Function, Sum, Product, Reduction, Opaque, Microbatches };
 enum class Reduce : int8_t { Sum, Max, Min };
 
+// Blocks of as many parameters each, which may change places: the number is the same in any order of the blocks, or
+// `isCyclic`: in any turn of them.
+struct Symmetry {
+  std::vector<std::vector<size_t>> blocks{};
+  bool isCyclic = false;
+};
+
 struct DefinitionNode {
   Kind kind;
   std::string name{};            // Leaf: the tensor; Function, Opaque: the operation
@@ -87,10 +94,10 @@ struct DefinitionNode {
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
   int8_t fragility = 0;
   // Somewhere in it:
-  bool hasPieces = false;   // conditions on indices
-  bool hasTwins = false;    // products of the same at two places, whose order depends on the indices
-  bool isGathered = false;  // sums over microbatches
-  bool hasStandIns = false; // leaves that stand for other terms
+  bool hasPieces = false;             // conditions on indices
+  bool isGathered = false;            // sums over microbatches
+  bool hasStandIns = false;           // leaves that stand for other terms
+  std::vector<Symmetry> symmetries{}; // no parameter is in two of them
 };
 struct TermNode {
   Definition definition;
@@ -160,10 +167,7 @@ public:
               const std::vector<Index> &at);
   Term replace(Term term, const Replacement &by);
   // Made once more from its parts, so many levels down, where there are conditions: indices may decide them by now.
-  Term settled(Term term, int levels) { return settled(term, levels, /*twins=*/false); }
-  // And where there are products of the same at two places, which indices may bring to another order. Throws Unproved
-  // where that takes more expressions than `most`.
-  Term orderedTwins(Term term, int levels, size_t most);
+  Term settled(Term term, int levels);
 
   // Microbatches (microbatches.cpp).
   Atom microbatch(int64_t number) { return variable(Variable::Microbatch, number, 0); }
@@ -192,6 +196,7 @@ public:
   Kind kindOf(Term t) const { return definitionOf(t).kind; }
   bool isNumber(Term t, double value) const { return kindOf(t) == Kind::Number && definitionOf(t).number == value; }
   static bool isCommutative(const std::string &function);
+  static bool isUnordered(const DefinitionNode &made); // its children
   bool dependsOn(Term t, Atom variable) const;
   bool dependsOn(Index index, Atom variable) const;
   // The parts of a term's definition, at the term's indices. `over`: the variables of a reduction, now fresh.
@@ -222,10 +227,9 @@ private:
   // term.cpp
   Definition intern(DefinitionNode node);
   Term intern(Definition definition, std::vector<Index> arguments);
-  Term close(DefinitionNode node, const std::vector<Term> &children);
+  Term close(DefinitionNode node, std::vector<Term> children);
   Term apply(Definition definition, std::vector<Index> arguments);
   Term rebuild(Term term);
-  Term settled(Term t, int levels, bool twins);
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
   void order(std::vector<Term> &operands) const;
   bool isBefore(Term a, Term b) const;
@@ -243,6 +247,19 @@ private:
   std::optional<std::vector<std::pair<double, Term>>> termsOf(Term t);
   void joinConditions(std::vector<std::pair<double, Term>> &terms);
   void inherit(DefinitionNode &made, Term child) const;
+
+  // symmetry.cpp
+  using Weight = std::function<uint64_t(Index)>;
+  std::vector<Symmetry> symmetriesOf(const DefinitionNode &made);
+  std::vector<int64_t> placesOf(Definition definition) const;
+  std::vector<int64_t> placesOf(Atom variable, Term t) const;
+  bool isSymmetric(const DefinitionNode &made, const Symmetry &symmetry);
+  std::optional<Symmetry> symmetryBetween(const std::vector<Index> &left, const std::vector<Index> &right) const;
+  void forEachTwins(const DefinitionNode &made, const std::vector<Term> &children,
+                    const std::function<void(size_t, size_t)> &with) const;
+  void arrange(Definition definition, std::vector<Index> &arguments, const Weight &weight) const;
+  Weight usesIn(const DefinitionNode &made, const std::vector<Term> &children) const;
+  void orderTwins(const DefinitionNode &made, std::vector<Term> &children, const Weight &uses) const;
 
   // microbatches.cpp
   struct Share; // of a term of a sum in what is summed over microbatches
@@ -274,7 +291,7 @@ private:
   Ids atomIds, indexIds, termIds, definitionIds;
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
-  std::map<std::tuple<Term, int, bool>, Term> settledTerms;
+  std::map<std::pair<Term, int>, Term> settledTerms;
   size_t mostTerms;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form

@@ -50,11 +50,15 @@ Definition Store::intern(DefinitionNode node) {
   for (double factor : node.factors) key.push_back(std::bit_cast<int64_t>(factor));
   for (Term child : node.children) key.push_back(static_cast<int64_t>(child));
   auto [found, isNew] = definitionIds.try_emplace(key, static_cast<int32_t>(definitions.size()));
-  if (isNew) definitions.push_back(std::move(node));
-  return Definition{found->second};
+  const Definition made{found->second};
+  if (!isNew) return made;
+  definitions.push_back(std::move(node));
+  definitions.back().symmetries = symmetriesOf(definition(made));
+  return made;
 }
 
 Term Store::intern(Definition definition, std::vector<Index> arguments) {
+  arrange(definition, arguments, nullptr);
   key.assign({static_cast<int64_t>(definition)});
   for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
   if (terms.size() > mostTerms && !termIds.contains(key))
@@ -80,13 +84,14 @@ bool Store::dependsOn(Term t, Atom variable) const {
 void Store::inherit(DefinitionNode &made, Term child) const {
   const DefinitionNode &of = definitionOf(child);
   made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
-  made.hasTwins = made.hasTwins || of.hasTwins;
   made.isGathered = made.isGathered || of.isGathered || of.kind == Kind::Microbatches;
   made.hasStandIns = made.hasStandIns || of.hasStandIns;
 }
 
 // The definition of `node` with these children, whose indices become its parameters: each different one is one.
-Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
+Term Store::close(DefinitionNode made, std::vector<Term> children) {
+  const Weight uses = usesIn(made, children);
+  if (isUnordered(made)) orderTwins(made, children, uses);
   std::vector<Index> arguments;
   for (size_t i = 0; i < children.size(); ++i) {
     const TermNode &child = term(children[i]);
@@ -96,12 +101,10 @@ Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
     auto fragile = [&](int level) { made.fragility = std::max<int8_t>(made.fragility, static_cast<int8_t>(level)); };
     if (isLinear && of.kind == Kind::Inside) fragile(mostFragile);
     if (isLinear) fragile(of.fragility - 1);
-    if (isLinear && i > 0 && term(children[i - 1]).definition == child.definition) {
-      fragile(1);
-      made.hasTwins = made.hasTwins || term(children[i - 1]).arguments != child.arguments;
-    }
-    std::vector<Index> renamed;
-    for (Index argument : child.arguments) {
+    if (isUnordered(made) && i > 0 && term(children[i - 1]).definition == child.definition) fragile(1);
+    std::vector<Index> renamed, own = child.arguments;
+    arrange(child.definition, own, uses);
+    for (Index argument : own) {
       if (isConstant(argument)) {
         renamed.push_back(argument);
         continue;
@@ -112,6 +115,10 @@ Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
     }
     made.children.push_back(intern(child.definition, std::move(renamed)));
   }
+  forEachTwins(made, made.children, [&](size_t first, size_t end) {
+    std::sort(made.children.begin() + static_cast<std::ptrdiff_t>(first),
+              made.children.begin() + static_cast<std::ptrdiff_t>(end));
+  });
   return intern(intern(std::move(made)), std::move(arguments));
 }
 
@@ -165,24 +172,15 @@ Term Store::rebuild(Term same) {
   return assemble(made, over, open(same, &over));
 }
 
-Term Store::settled(Term t, int levels, bool twins) {
+Term Store::settled(Term t, int levels) {
   const DefinitionNode &made = definitionOf(t);
-  if (levels == 0 || (!made.hasPieces && !(twins && made.hasTwins))) return t;
-  const std::tuple key(t, levels, twins);
+  if (levels == 0 || !made.hasPieces) return t;
+  const std::pair key(t, levels);
   if (auto known = settledTerms.find(key); known != settledTerms.end()) return known->second;
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
-  for (Term &child : children) child = settled(child, levels - 1, twins);
+  for (Term &child : children) child = settled(child, levels - 1);
   return settledTerms[key] = assemble(made, over, std::move(children));
-}
-
-Term Store::orderedTwins(Term t, int levels, size_t most) {
-  struct Limit {
-    size_t &limit, before;
-    Limit(size_t &limit, size_t now) : limit(limit), before(limit) { limit = std::min(limit, now); }
-    ~Limit() { limit = before; }
-  } limit(mostTerms, terms.size() + most);
-  return settled(t, levels, /*twins=*/true);
 }
 
 Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
@@ -417,10 +415,16 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     auto isInfinite = [&](Term t) { return kindOf(t) == Kind::Leaf && definitionOf(t).name.ends_with("infinity"); };
     if (isPlace && !isInfinite(yes) && !isInfinite(no)) return sum(product({condition, yes}), product({otherwise, no}));
   }
-  if (isCommutative(name)) {
-    if (children.size() == 2 && children[0] == children[1] && (name == "Max" || name == "Min")) return children[0];
-    order(children);
+  if (name == "Max" || name == "Min") { // of all, each once
+    std::vector<Term> all;
+    for (Term child : children)
+      for (Term one :
+           kindOf(child) == Kind::Function && definitionOf(child).name == name ? open(child) : std::vector{child})
+        if (std::ranges::find(all, one) == all.end()) all.push_back(one);
+    if (all.size() == 1) return all[0];
+    children = std::move(all);
   }
+  if (isCommutative(name)) order(children);
   return close(DefinitionNode{.kind = Kind::Function, .name = name}, children);
 }
 

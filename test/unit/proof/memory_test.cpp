@@ -61,7 +61,30 @@ TEST_F(Memories, eachDeviceReadsAnotherWrite) {
   const Term found = memory.read({false, 0, plan::F32}, store.scale(at(2), 3), {3}, {1});
   EXPECT_EQ(found, store.sum(store.product({store.inside(at(2), 0, 1), x("a", {3})}),
                              store.product({store.inside(at(2), 1, 2), x("b", {3})})));
-  EXPECT_THROW((void)memory.read({false, 0, plan::F32}, at(8), {1}, {1}), Unproved); // beyond what is written, and many
+  EXPECT_THROW((void)memory.read({false, 0, plan::F32}, at(8), {1}, {1}), Unproved); // beyond what is written
+}
+
+// 8 devices of three elements each read where one write of ten follows another of 14.
+TEST_F(Memories, theWriteThatADeviceReadsMayChangeWithinItsPart) {
+  memory.write({false, 0, plan::F32}, {10}, x("a", {10}));
+  memory.write({false, 40, plan::F32}, {14}, x("b", {14}));
+  const Index device = store.of(store.variable(Variable::Coordinate, 0, 8));
+  const Term found = memory.read({false, 0, plan::F32}, store.scale(device, 3), {3}, {1});
+  const Index at = store.add(store.scale(device, 3), store.dimension(0, 3));
+  auto leaf = [&](const std::string &name, int64_t begin) {
+    return store.leaf(name, {store.subtract(at, store.constant(begin))});
+  };
+  EXPECT_EQ(found, store.sum(store.product({store.inside(at, 0, 10), leaf("a", 0)}),
+                             store.product({store.inside(at, 10, 24), leaf("b", 10)})));
+}
+
+TEST_F(Memories, aRowHasTheShapeOfItsWrite) {
+  memory.write({false, 64, plan::F32}, {2, 3, 4}, x("x", {2, 3, 4}));
+  memory.write({false, 256, plan::F32}, {3, 4}, {1, 3}, x("turned", {3, 4}));
+  EXPECT_EQ(memory.shapeOf({false, 64, plan::F32}, 24), (std::vector<int64_t>{2, 3, 4}));
+  EXPECT_EQ(memory.shapeOf({false, 256, plan::F32}, 12), (std::vector<int64_t>{4, 3}));
+  EXPECT_EQ(memory.shapeOf({false, 64, plan::F32}, 12), (std::vector<int64_t>{12})); // a part
+  EXPECT_EQ(memory.shapeOf({false, 0, plan::F32}, 4), (std::vector<int64_t>{4}));    // nobody wrote it
 }
 
 TEST_F(Memories, refusesWhatNobodyWrote) {

@@ -32,6 +32,23 @@ TEST_F(Rules, anIndexIsTakenApartAndPutTogether) {
   EXPECT_NE(store.remainder(store.add(whole, number(1)), 64), whole);
 }
 
+// ((d % 8) + c) % 2 = (d + c) % 2, and ((d % 8) + c) / 2 = (d + c) / 2 - 4 (d / 8): d in [0, 64), c in [0, 3)
+TEST_F(Rules, aRemainderInAQuotientIsTakenOut) {
+  const Index inner = store.add(store.remainder(dim(0, 64), 8), dim(1, 3)), plain = store.add(dim(0, 64), dim(1, 3));
+  EXPECT_EQ(store.remainder(inner, 2), store.remainder(plain, 2));
+  EXPECT_EQ(store.quotient(inner, 2),
+            plus(store.quotient(plain, 2), 1, store.scale(store.quotient(dim(0, 64), 8), -4)));
+  for (int64_t d = 0; d < 64; ++d)
+    for (int64_t c = 0; c < 3; ++c)
+      for (auto [found, expected] : {std::pair(store.remainder(inner, 2), (d % 8 + c) % 2),
+                                     std::pair(store.quotient(inner, 2), (d % 8 + c) / 2)}) {
+        const Replacement at = {{store.variable(Variable::Dimension, 0, 64), number(d)},
+                                {store.variable(Variable::Dimension, 1, 3), number(c)}};
+        EXPECT_EQ(store.replace(found, at), number(expected));
+      }
+  EXPECT_NE(store.remainder(inner, 16), store.remainder(plain, 16)); // 8 is no multiple of it
+}
+
 TEST_F(Rules, negativeIndicesAreDividedDownwards) {
   const Index shifted = store.subtract(dim(0, 8), number(8)); // in [-8, 0)
   EXPECT_EQ(store.quotient(shifted, 8), number(-1));
@@ -46,6 +63,55 @@ TEST_F(Rules, sumsAndProductsHaveOneOrder) {
   EXPECT_EQ(store.times(2, store.sum(a, b)), store.sum({{2.0, b}, {2.0, a}}));
   EXPECT_NE(store.sum(a, b), store.sum({{1.0, a}, {2.0, b}}));
   EXPECT_NE(store.product({a, a}), a);
+}
+
+// What may change places in a term has one order in it, however deep and whatever stands there.
+TEST_F(Rules, indicesThatMayChangePlacesHaveOneOrder) {
+  const Atom a = store.variable(Variable::Dimension, 0, 4), b = store.variable(Variable::Dimension, 1, 4);
+  const Atom c = store.variable(Variable::Dimension, 2, 4);
+  auto exp = [&](Term t) { return store.function("Exp", {t}); };
+  auto at = [&](Atom v) { return x({store.of(v)}); };
+  const Replacement swap = {{a, store.of(b)}, {b, store.of(a)}};
+  const Term both = exp(store.sum(at(a), at(b)));
+  EXPECT_EQ(store.replace(both, swap), both);
+  const Term most = exp(store.function("Max", {store.function("Max", {at(a), at(b)}), at(c)}));
+  EXPECT_EQ(most, exp(store.function("Max", {at(b), store.function("Max", {at(c), at(a)})})));
+  EXPECT_EQ(store.replace(most, {{a, store.of(c)}, {c, store.of(a)}}), most);
+  // One of them stands elsewhere, too: other terms of one definition.
+  const Term first = exp(store.product({at(a), both})), second = exp(store.product({at(b), both}));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(store.term(first).definition, store.term(second).definition);
+  EXPECT_EQ(store.replace(first, swap), second);
+  EXPECT_NE(exp(store.sum({{1.0, at(a)}, {2.0, at(b)}})), exp(store.sum({{2.0, at(a)}, {1.0, at(b)}})));
+  // A matrix by its own transpose: sum over k of x[a, k] x[b, k], and the product of that by itself.
+  const Atom k = fresh(8), l = fresh(4);
+  auto square = [&](Index i, Index j) { return sum({k}, store.product({x({i, store.of(k)}), x({j, store.of(k)})})); };
+  EXPECT_EQ(exp(square(store.of(a), store.of(b))), exp(square(store.of(b), store.of(a))));
+  auto fourth = [&](Index i, Index j) {
+    return exp(sum({l}, store.product({square(i, store.of(l)), square(store.of(l), j)})));
+  };
+  EXPECT_EQ(store.replace(fourth(store.of(a), store.of(b)), swap), fourth(store.of(a), store.of(b)));
+}
+
+// f(a, b, c, d) + f(b, c, d, a) + ... is the same when all turn, and another one when two change places.
+TEST_F(Rules, indicesOfARingMayTurn) {
+  std::vector<Atom> v;
+  for (int64_t i = 0; i < 4; ++i) v.push_back(store.variable(Variable::Dimension, i, 4));
+  auto exp = [&](Term t) { return store.function("Exp", {t}); };
+  std::vector<std::pair<double, Term>> parts;
+  for (size_t i = 0; i < 4; ++i)
+    parts.emplace_back(
+        1.0, exp(x({store.of(v[i]), store.of(v[(i + 1) % 4]), store.of(v[(i + 2) % 4]), store.of(v[(i + 3) % 4])})));
+  const Term ring = exp(store.sum(parts));
+  auto replaced = [&](std::vector<size_t> order) {
+    Replacement by;
+    for (size_t i = 0; i < 4; ++i) by.add(v[i], store.of(v[order[i]]));
+    return store.replace(ring, by);
+  };
+  EXPECT_EQ(replaced({1, 2, 3, 0}), ring);
+  EXPECT_EQ(replaced({3, 0, 1, 2}), ring);
+  EXPECT_NE(replaced({1, 0, 2, 3}), ring);
+  EXPECT_NE(replaced({3, 2, 1, 0}), ring);
 }
 
 // The sum over a convolution's result, with its rows and columns as they are and as one index of both: a normalization
