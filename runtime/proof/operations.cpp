@@ -144,9 +144,15 @@ Tensor Operations::constant(const std::string &bytes, const TensorType &type) {
     isOne = std::memcmp(bytes.data(), bytes.data() + at, element) == 0;
   if (count == 0) return {type.dtype, type.shape, store.number(0)};
   if (isOne) return {type.dtype, type.shape, number(bytes.data(), type.dtype)};
+  const Index place = linear(dimensions(type.shape), rowMajorStrides(type.shape));
+  if (type.dtype == plan::I64) {
+    std::vector<int64_t> numbers(count);
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    return {type.dtype, type.shape, store.table(numbers, place)};
+  }
   std::string name = fmt::format("constant {}:", runtime::name(type.dtype));
   name += bytes;
-  return {type.dtype, type.shape, store.leaf(name, {linear(dimensions(type.shape), rowMajorStrides(type.shape))})};
+  return {type.dtype, type.shape, store.leaf(name, {place})};
 }
 
 // Between types that hold all values of the first, and of integers as reals, nothing changes. Else a named function.

@@ -1,8 +1,122 @@
-// Conditions: sums whose terms hold in parts of the indices, and what a condition says of the factors beside it.
+// Conditions on indices in one form, sums whose terms hold in parts of the indices, and what a condition says of the
+// factors beside it.
 #include "runtime/proof/store.h"
 #include <algorithm>
 
 namespace cleave::proof {
+namespace {
+constexpr int64_t mostDecided = 64; // values of a variable that are looked at one by one
+}
+
+Term Store::inside(Index index, int64_t low, int64_t high) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    const IndexNode &from = node(index);
+    if (from.constant != 0) {
+      if (low > -unbounded) low -= from.constant;
+      if (high < unbounded) high -= from.constant;
+      index = add(index, constant(-from.constant));
+      changed = true;
+      continue;
+    }
+    if (low <= from.range.low) low = -unbounded;
+    if (high > from.range.high) high = unbounded;
+    if (low == -unbounded && high == unbounded) return number(1);
+    if (low >= high || low > from.range.high || high <= from.range.low) return number(0);
+    auto rank = [&](Atom a) {
+      const AtomNode &part = atom(a);
+      return std::tuple(part.kind, part.variable, part.number, a);
+    };
+    auto first = std::min_element(from.terms.begin(), from.terms.end(),
+                                  [&](const auto &a, const auto &b) { return rank(a.first) < rank(b.first); });
+    if (first->second < 0) {
+      index = scale(index, -1);
+      std::swap(low, high);
+      low = low == unbounded ? -unbounded : 1 - low;
+      high = high == -unbounded ? unbounded : 1 - high;
+      changed = true;
+      continue;
+    }
+    // low <= x / n < high where n low <= x < n high
+    if (const AtomNode &whole = atom(first->first); from.terms.size() == 1 && whole.kind == AtomNode::Quotient) {
+      if (low > -unbounded) low *= whole.size;
+      if (high < unbounded) high *= whole.size;
+      index = whole.of;
+      changed = true;
+      continue;
+    }
+    // step * upper + rest, 0 <= rest < step, and bounds that the rest does not reach from a multiple of the step: upper
+    // alone decides
+    for (auto [part, factor] : from.terms) {
+      const int64_t step = std::abs(factor);
+      if (step == 1) continue;
+      std::map<Atom, int64_t> upper, small;
+      for (auto [other, times] : from.terms) (times % step == 0 ? upper[other] = times / step : small[other] = times);
+      const Range rest = node(intern(0, small)).range;
+      if (rest.low < 0 || rest.high >= step) continue;
+      // All of it with one value of upper: both have a condition of their own.
+      const int64_t least = std::max(low, from.range.low), most = std::min(high - 1, from.range.high);
+      if (from.range.isFinite() && !small.empty()) {
+        auto floorOf = [&](int64_t x) { return x / step - (x % step < 0); };
+        if (const int64_t above = floorOf(least); above == floorOf(most))
+          return product({inside(intern(0, upper), above, above + 1),
+                          inside(intern(0, small), least - above * step, most - above * step + 1)});
+      }
+      auto isKept = [&](int64_t bound) {
+        if (bound == -unbounded || bound == unbounded || small.empty()) return true;
+        const int64_t above = (bound % step + step) % step; // the multiple below it
+        return above == 0 || above > rest.high;
+      };
+      if (!isKept(low) || !isKept(high)) continue;
+      auto roundUp = [&](int64_t bound) {
+        return bound == -unbounded || bound == unbounded ? bound : bound / step + (bound % step > 0);
+      };
+      low = roundUp(low), high = roundUp(high);
+      index = intern(0, upper);
+      changed = true;
+      break;
+    }
+  }
+  if (const std::optional<Term> range = insideOne(index, low, high)) return *range;
+  return intern(intern(DefinitionNode{.kind = Kind::Inside, .low = low, .high = high}), {index});
+}
+
+// A condition on one variable that is divided, as one on the variable: [0 <= (v + 1) % 4 < 1] is [3 <= v < 4]. Nothing
+// where it holds in several ranges, or the variable has many values.
+std::optional<Term> Store::insideOne(Index index, int64_t low, int64_t high) {
+  const IndexNode &from = node(index);
+  const bool isPlain = from.terms.size() == 1 && atom(from.terms[0].first).kind == AtomNode::Var;
+  if (from.variables.size() != 1 || isPlain) return std::nullopt;
+  const Atom v = from.variables[0];
+  const int64_t size = atom(v).size;
+  if (size <= 0 || size > mostDecided) return std::nullopt;
+  std::optional<std::pair<int64_t, int64_t>> holds; // from, to below
+  for (int64_t at = 0; at < size; ++at) {
+    const Index value = replace(index, {{v, constant(at)}});
+    if (!isConstant(value)) return std::nullopt;
+    if (const int64_t is = node(value).constant; is < low || is >= high) continue;
+    if (holds && holds->second != at) return std::nullopt;
+    holds = {holds ? holds->first : at, at + 1};
+  }
+  return holds ? inside(of(v), holds->first, holds->second) : number(0);
+}
+
+// Conditions on one index become one.
+void Store::mergeInside(std::vector<Term> &factors) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (kindOf(factors[i]) != Kind::Inside) continue;
+    for (size_t j = i + 1; j < factors.size();) {
+      if (kindOf(factors[j]) != Kind::Inside || term(factors[i]).arguments != term(factors[j]).arguments) {
+        ++j;
+        continue;
+      }
+      const DefinitionNode &a = definitionOf(factors[i]), &b = definitionOf(factors[j]);
+      factors[i] = inside(term(factors[i]).arguments[0], std::max(a.low, b.low), std::min(a.high, b.high));
+      factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(j));
+      if (kindOf(factors[i]) != Kind::Inside) break;
+    }
+  }
+}
 
 // Every term of the sum stands under a condition.
 bool Store::isConcatenation(Term t) const {

@@ -14,7 +14,6 @@
 namespace cleave::proof {
 namespace {
 
-constexpr int settledLevels = 14;     // of terms that are compared
 constexpr int64_t mostDevices = 16;   // that are looked at one by one
 constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 
@@ -141,7 +140,7 @@ private:
         }
         return true;
       }
-    return devices > 1 && store.settled(a, settledLevels) == store.settled(b, settledLevels);
+    return devices > 1 && store.settled(a) == store.settled(b);
   }
 
   void isProved(const std::string &tensor) {
@@ -159,8 +158,8 @@ private:
       return;
     }
     if (found != wanted) {
-      found = store.settled(found, settledLevels);
-      wanted = store.settled(wanted, settledLevels);
+      found = store.settled(found);
+      wanted = store.settled(wanted);
     }
     if (sameOnEachDevice(found, wanted, 1)) {
       isProved(tensor);

@@ -186,7 +186,9 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
   std::vector<Atom> taken;
   for (Atom v : term(body).variables)
     if (std::find(over.begin(), over.end(), v) == over.end()) taken.push_back(v);
-  Replacement by;
+  auto [by, back] = plainNames(taken);
+  for (Atom &v : taken)
+    if (const Index *plain = by.find(v)) v = node(*plain).terms[0].first;
   Key key{static_cast<int64_t>(kind)};
   for (Atom &v : over) {
     const Atom renamed = fresh(taken, atom(v).size);
@@ -197,10 +199,12 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
   }
   body = replace(body, by);
   key.push_back(static_cast<int64_t>(body));
-  if (auto known = reduced.find(key); known != reduced.end()) return known->second;
-  const Term made = reduceRenamed(kind, std::move(over), body);
-  reduced.emplace(std::move(key), made);
-  return made;
+  auto known = reduced.find(key);
+  if (known == reduced.end()) {
+    const Term made = reduceRenamed(kind, std::move(over), body);
+    known = reduced.emplace(std::move(key), made).first;
+  }
+  return renamed(known->second, back);
 }
 
 Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {

@@ -2,6 +2,7 @@
 #include "runtime/proof/store.h"
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::proof {
 
@@ -53,6 +54,8 @@ std::string Store::show(Term t, int levels) const {
     return fmt::format("{}", made.number);
   case Kind::Index:
     return "index(" + at + ")";
+  case Kind::Table:
+    return fmt::format("table {}[{}]", fmt::join(made.sizes, " "), at);
   case Kind::Inside:
     return fmt::format("[{} in {}..{}]", at, made.low == -unbounded ? "" : std::to_string(made.low),
                        made.high == unbounded ? "" : std::to_string(made.high));

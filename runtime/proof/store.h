@@ -72,7 +72,20 @@ inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microba
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
 
 // Microbatches: the sum over the microbatches from `low` to below `high`.
-enum class Kind : int8_t { Leaf, Number, Index, Inside, Function, Sum, Product, Reduction, Opaque, Microbatches };
+// Table: an integer of a constant.
+enum class Kind : int8_t {
+  Leaf,
+  Number,
+  Index,
+  Table,
+  Inside,
+  Function,
+  Sum,
+  Product,
+  Reduction,
+  Opaque,
+  Microbatches
+};
 enum class Reduce : int8_t { Sum, Max, Min };
 
 // Blocks of as many parameters each, which may change places: the number is the same in any order of the blocks, or
@@ -88,7 +101,7 @@ struct DefinitionNode {
   double number = 0;             // Number
   int64_t low = 0, high = 0;     // Inside: low <= index < high; Microbatches
   Reduce reduce = Reduce::Sum;   // Reduction
-  std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over
+  std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over; Table: its numbers
   std::vector<double> factors{}; // Sum: of its children
   std::vector<Term> children{};  // over Parameter and Bound variables
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
@@ -153,6 +166,8 @@ public:
   Term number(double value);
   Term leaf(const std::string &name, std::vector<Index> arguments);
   Term indexValue(Index index);
+  // The number at a place in a constant. Where it grows by as much from each place to the next, it is an index.
+  Term table(const std::vector<int64_t> &numbers, Index at);
   Term inside(Index index, int64_t low, int64_t high); // 1 where low <= index < high, else 0
   Term function(const std::string &name, std::vector<Term> children);
   // Pieces that exclude each other are rounded each by itself; a value that has been rounded so stays.
@@ -166,8 +181,8 @@ public:
   Term opaque(const std::string &name, const std::vector<Atom> &over, const std::vector<Term> &bodies,
               const std::vector<Index> &at);
   Term replace(Term term, const Replacement &by);
-  // Made once more from its parts, so many levels down, where there are conditions: indices may decide them by now.
-  Term settled(Term term, int levels);
+  // Made once more from its parts where there are conditions: indices may decide them by now.
+  Term settled(Term term);
 
   // Microbatches (microbatches.cpp).
   Atom microbatch(int64_t number) { return variable(Variable::Microbatch, number, 0); }
@@ -230,11 +245,22 @@ private:
   Term close(DefinitionNode node, std::vector<Term> children);
   Term apply(Definition definition, std::vector<Index> arguments);
   Term rebuild(Term term);
+  struct Names {
+    Replacement plain, back;
+  };
+  Names plainNames(const std::vector<Atom> &variables);
+  Term renamed(Term t, const Replacement &by);
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
   void order(std::vector<Term> &operands) const;
   bool isBefore(Term a, Term b) const;
   std::vector<int64_t> nameOf(Index index) const;
   Term compare(const std::string &name, Term a, Term b);
+  void inherit(DefinitionNode &made, Term child) const;
+  // The index that a term is the value of, if it is one.
+  bool asIndex(Term t, Index &index);
+  std::optional<Index> affineOf(const std::vector<int64_t> &table, Index at);
+
+  // pieces.cpp
   bool isConcatenation(Term term) const;
   std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
   bool useConditions(std::vector<Term> &factors, Term &result);
@@ -246,7 +272,7 @@ private:
   Conditional conditional(Term t);
   std::optional<std::vector<std::pair<double, Term>>> termsOf(Term t);
   void joinConditions(std::vector<std::pair<double, Term>> &terms);
-  void inherit(DefinitionNode &made, Term child) const;
+  std::optional<Term> insideOne(Index index, int64_t low, int64_t high);
 
   // symmetry.cpp
   using Weight = std::function<uint64_t(Index)>;
@@ -269,8 +295,6 @@ private:
   Term gatheredFrom(Atom microbatch, int64_t low, int64_t high, Term t);
   bool joinShares(const Share &first, Share &second);
   bool mergeMicrobatches(std::vector<std::pair<double, Term>> &terms);
-  // The index that a term is the value of, if it is one.
-  bool asIndex(Term t, Index &index);
 
   // reduction.cpp
   Term reduceRenamed(Reduce kind, std::vector<Atom> over, Term body);
@@ -291,7 +315,7 @@ private:
   Ids atomIds, indexIds, termIds, definitionIds;
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
-  std::map<std::pair<Term, int>, Term> settledTerms;
+  std::unordered_map<Term, Term> settledTerms;
   size_t mostTerms;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form

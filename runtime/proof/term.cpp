@@ -147,6 +147,8 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
     return intern(which, std::move(arguments));
   case Kind::Index:
     return indexValue(arguments[0]);
+  case Kind::Table:
+    return table(std::vector<int64_t>(made.sizes), arguments[0]);
   case Kind::Inside:
     return inside(arguments[0], made.low, made.high);
   default:
@@ -159,10 +161,35 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
                   arguments.begin() + static_cast<std::ptrdiff_t>(i);
   const Term same = intern(which, std::move(arguments));
   if (isPlain) return same;
-  if (auto known = rebuilt.find(same); known != rebuilt.end()) return known->second;
-  const Term made_ = rebuild(same);
-  rebuilt.emplace(same, made_);
-  return made_;
+  const Names names = plainNames(term(same).variables);
+  const Term plain = renamed(same, names.plain);
+  auto known = rebuilt.find(plain);
+  if (known == rebuilt.end()) known = rebuilt.emplace(plain, rebuild(plain)).first;
+  return renamed(known->second, names.back);
+}
+
+// Names for fresh variables, numbered from 0 on in their order, and back: what is made of a term is made once.
+Store::Names Store::plainNames(const std::vector<Atom> &variables) {
+  std::vector<Atom> own;
+  for (Atom v : variables)
+    if (atom(v).variable == Variable::Fresh) own.push_back(v);
+  std::ranges::sort(own, {}, [&](Atom v) { return std::pair(atom(v).number, atom(v).size); });
+  Names names;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const Atom plain = variable(Variable::Fresh, static_cast<int64_t>(i), atom(own[i]).size);
+    if (plain == own[i]) continue;
+    names.plain.add(own[i], of(plain));
+    names.back.add(plain, of(own[i]));
+  }
+  return names;
+}
+
+// With other names of variables; it keeps its form.
+Term Store::renamed(Term t, const Replacement &by) {
+  if (!by.isFor(term(t).variables)) return t;
+  std::vector<Index> arguments;
+  for (Index argument : term(t).arguments) arguments.push_back(replace(argument, by));
+  return intern(term(t).definition, std::move(arguments));
 }
 
 // The same from its parts, which may have come to another form.
@@ -172,15 +199,19 @@ Term Store::rebuild(Term same) {
   return assemble(made, over, open(same, &over));
 }
 
-Term Store::settled(Term t, int levels) {
+Term Store::settled(Term t) {
   const DefinitionNode &made = definitionOf(t);
-  if (levels == 0 || !made.hasPieces) return t;
-  const std::pair key(t, levels);
-  if (auto known = settledTerms.find(key); known != settledTerms.end()) return known->second;
-  std::vector<Atom> over;
-  std::vector<Term> children = open(t, &over);
-  for (Term &child : children) child = settled(child, levels - 1);
-  return settledTerms[key] = assemble(made, over, std::move(children));
+  if (!made.hasPieces) return t;
+  const Names names = plainNames(term(t).variables);
+  const Term plain = renamed(t, names.plain);
+  auto known = settledTerms.find(plain);
+  if (known == settledTerms.end()) {
+    std::vector<Atom> over;
+    std::vector<Term> children = open(plain, &over);
+    for (Term &child : children) child = settled(child);
+    known = settledTerms.emplace(plain, assemble(made, over, std::move(children))).first;
+  }
+  return renamed(known->second, names.back);
 }
 
 Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
@@ -243,6 +274,30 @@ Term Store::indexValue(Index index) {
   return intern(intern(DefinitionNode{.kind = Kind::Index}), {index});
 }
 
+Term Store::table(const std::vector<int64_t> &numbers, Index at) {
+  if (const std::optional<Index> index = affineOf(numbers, at)) return indexValue(*index);
+  return intern(intern(DefinitionNode{.kind = Kind::Table, .sizes = numbers}), {at});
+}
+
+std::optional<Index> Store::affineOf(const std::vector<int64_t> &table, Index at) {
+  const IndexNode &from = node(at);
+  if (from.range.low < 0 || from.range.high >= static_cast<int64_t>(table.size())) return std::nullopt;
+  // The places are first, first + step and so on; `count` says which of them.
+  int64_t first = from.range.low, step = 1;
+  Index count = add(at, constant(-first));
+  if (from.terms.size() == 1) {
+    const auto [part, factor] = from.terms[0];
+    step = std::abs(factor);
+    const Range range = rangeOf(atom(part));
+    count = factor > 0 ? subtract(of(part), constant(range.low)) : subtract(constant(range.high), of(part));
+  }
+  auto number = [&](int64_t place) { return table[static_cast<size_t>(place)]; };
+  const int64_t grows = first + step > from.range.high ? 0 : number(first + step) - number(first);
+  for (int64_t place = first; place + step <= from.range.high; place += step)
+    if (number(place + step) - number(place) != grows) return std::nullopt;
+  return add(constant(number(first)), scale(count, grows));
+}
+
 bool Store::asIndex(Term t, Index &index) {
   const TermNode &from = term(t);
   const DefinitionNode &made = definition(from.definition);
@@ -264,78 +319,6 @@ bool Store::asIndex(Term t, Index &index) {
   }
   index = total;
   return true;
-}
-
-Term Store::inside(Index index, int64_t low, int64_t high) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    const IndexNode &from = node(index);
-    if (from.constant != 0) {
-      if (low > -unbounded) low -= from.constant;
-      if (high < unbounded) high -= from.constant;
-      index = add(index, constant(-from.constant));
-      changed = true;
-      continue;
-    }
-    if (low <= from.range.low) low = -unbounded;
-    if (high > from.range.high) high = unbounded;
-    if (low == -unbounded && high == unbounded) return number(1);
-    if (low >= high || low > from.range.high || high <= from.range.low) return number(0);
-    auto rank = [&](Atom a) {
-      const AtomNode &part = atom(a);
-      return std::tuple(part.kind, part.variable, part.number, a);
-    };
-    auto first = std::min_element(from.terms.begin(), from.terms.end(),
-                                  [&](const auto &a, const auto &b) { return rank(a.first) < rank(b.first); });
-    if (first->second < 0) {
-      index = scale(index, -1);
-      std::swap(low, high);
-      low = low == unbounded ? -unbounded : 1 - low;
-      high = high == -unbounded ? unbounded : 1 - high;
-      changed = true;
-      continue;
-    }
-    // low <= x / n < high where n low <= x < n high
-    if (const AtomNode &whole = atom(first->first); from.terms.size() == 1 && whole.kind == AtomNode::Quotient) {
-      if (low > -unbounded) low *= whole.size;
-      if (high < unbounded) high *= whole.size;
-      index = whole.of;
-      changed = true;
-      continue;
-    }
-    // step * upper + rest, 0 <= rest < step, and bounds that the rest does not reach from a multiple of the step: upper
-    // alone decides
-    for (auto [part, factor] : from.terms) {
-      const int64_t step = std::abs(factor);
-      if (step == 1) continue;
-      std::map<Atom, int64_t> upper, small;
-      for (auto [other, times] : from.terms) (times % step == 0 ? upper[other] = times / step : small[other] = times);
-      const Range rest = node(intern(0, small)).range;
-      if (rest.low < 0 || rest.high >= step) continue;
-      // All of it with one value of upper: both have a condition of their own.
-      const int64_t least = std::max(low, from.range.low), most = std::min(high - 1, from.range.high);
-      if (from.range.isFinite() && !small.empty()) {
-        auto floorOf = [&](int64_t x) { return x / step - (x % step < 0); };
-        if (const int64_t above = floorOf(least); above == floorOf(most))
-          return product({inside(intern(0, upper), above, above + 1),
-                          inside(intern(0, small), least - above * step, most - above * step + 1)});
-      }
-      auto isKept = [&](int64_t bound) {
-        if (bound == -unbounded || bound == unbounded || small.empty()) return true;
-        const int64_t above = (bound % step + step) % step; // the multiple below it
-        return above == 0 || above > rest.high;
-      };
-      if (!isKept(low) || !isKept(high)) continue;
-      auto roundUp = [&](int64_t bound) {
-        return bound == -unbounded || bound == unbounded ? bound : bound / step + (bound % step > 0);
-      };
-      low = roundUp(low), high = roundUp(high);
-      index = intern(0, upper);
-      changed = true;
-      break;
-    }
-  }
-  return intern(intern(DefinitionNode{.kind = Kind::Inside, .low = low, .high = high}), {index});
 }
 
 // An index by the numbers of its variables, whichever was met first: h is before w where they are dimensions 1 and 2 as
@@ -426,23 +409,6 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
   }
   if (isCommutative(name)) order(children);
   return close(DefinitionNode{.kind = Kind::Function, .name = name}, children);
-}
-
-// Conditions on one index become one.
-void Store::mergeInside(std::vector<Term> &factors) {
-  for (size_t i = 0; i < factors.size(); ++i) {
-    if (kindOf(factors[i]) != Kind::Inside) continue;
-    for (size_t j = i + 1; j < factors.size();) {
-      if (kindOf(factors[j]) != Kind::Inside || term(factors[i]).arguments != term(factors[j]).arguments) {
-        ++j;
-        continue;
-      }
-      const DefinitionNode &a = definitionOf(factors[i]), &b = definitionOf(factors[j]);
-      factors[i] = inside(term(factors[i]).arguments[0], std::max(a.low, b.low), std::min(a.high, b.high));
-      factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(j));
-      if (kindOf(factors[i]) != Kind::Inside) break;
-    }
-  }
 }
 
 Term Store::product(const std::vector<Term> &given) {

@@ -65,6 +65,30 @@ TEST_F(Rules, sumsAndProductsHaveOneOrder) {
   EXPECT_NE(store.product({a, a}), a);
 }
 
+// Chunks of a sequence in another order: 0 3 1 2, of which the even and the odd places grow evenly.
+TEST_F(Rules, aTableThatGrowsEvenlyIsAnIndex) {
+  const std::vector<int64_t> order{0, 3, 1, 2};
+  EXPECT_EQ(store.table(order, number(1)), store.number(3));
+  EXPECT_EQ(store.table(order, store.scale(dim(0, 2), 2)), store.indexValue(dim(0, 2)));
+  EXPECT_EQ(store.table(order, plus(dim(0, 2), 2, number(1))), store.indexValue(store.subtract(number(3), dim(0, 2))));
+  EXPECT_EQ(store.table(order, store.subtract(number(3), store.scale(dim(0, 2), 2))),
+            store.indexValue(store.add(dim(0, 2), number(2)))); // places 3 and 1
+  const Term whole = store.table(order, dim(0, 4)), other = store.table({0, 3, 2, 1}, dim(0, 4));
+  EXPECT_EQ(store.kindOf(whole), Kind::Table);
+  EXPECT_NE(whole, other);
+  EXPECT_EQ(store.replace(whole, {{store.variable(Variable::Dimension, 0, 4), number(2)}}), store.number(1));
+  EXPECT_EQ(store.kindOf(store.table(order, store.add(dim(0, 4), number(1)))), Kind::Table); // beyond its end
+}
+
+// [(v + 1) % 4 >= 2] holds for v = 1 and 2; [(v + 1) % 4 < 2] for 0 and 3, in two ranges.
+TEST_F(Rules, aConditionOnOneDividedVariableIsOneOnIt) {
+  const Index turned = store.remainder(store.add(dim(0, 4), number(1)), 4);
+  EXPECT_EQ(store.inside(turned, 2, 4), store.inside(dim(0, 4), 1, 3));
+  EXPECT_EQ(store.inside(store.subtract(turned, dim(0, 4)), 0, 8), store.inside(dim(0, 4), 0, 3));
+  EXPECT_EQ(store.kindOf(store.inside(turned, 0, 2)), Kind::Inside);
+  EXPECT_NE(store.inside(turned, 0, 2), store.inside(turned, 0, 3));
+}
+
 // What may change places in a term has one order in it, however deep and whatever stands there.
 TEST_F(Rules, indicesThatMayChangePlacesHaveOneOrder) {
   const Atom a = store.variable(Variable::Dimension, 0, 4), b = store.variable(Variable::Dimension, 1, 4);
