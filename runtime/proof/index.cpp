@@ -45,10 +45,7 @@ Range scaled(Range a, int64_t factor) {
 
 size_t Store::KeyHash::operator()(const Key &key) const {
   uint64_t hash = 0x9e3779b97f4a7c15;
-  for (int64_t part : key) {
-    hash ^= static_cast<uint64_t>(part) + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
-    hash *= 0xff51afd7ed558ccd;
-  }
+  for (int64_t part : key) hash = mixed(hash, static_cast<uint64_t>(part));
   return hash ^ (hash >> 32);
 }
 

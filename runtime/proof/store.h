@@ -24,6 +24,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,7 @@ struct IndexNode {
   uint64_t likeness = 0;       // the same for indices that differ in the names of variables, or in the constant
 };
 
-inline constexpr size_t mostExpressions = 1'500'000; // that a store makes
+inline constexpr size_t mostExpressions = 2'500'000; // that a store makes
 inline constexpr int8_t mostFragile = 3;
 inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microbatches runs over, while it is worked on
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
@@ -227,7 +228,32 @@ private:
   struct KeyHash {
     size_t operator()(const Key &key) const;
   };
+  static uint64_t mixed(uint64_t hash, uint64_t part) {
+    hash ^= part + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
+    return hash * 0xff51afd7ed558ccd;
+  }
   using Ids = std::unordered_map<Key, int32_t, KeyHash>;
+
+  // Terms are found by what they are, which they hold themselves.
+  struct Application {
+    Definition definition;
+    const std::vector<Index> &arguments;
+  };
+  struct TermHash {
+    using is_transparent = void;
+    const Store &store;
+    size_t operator()(const Application &of) const;
+    size_t operator()(Term t) const { return (*this)({store.term(t).definition, store.term(t).arguments}); }
+  };
+  struct TermEqual {
+    using is_transparent = void;
+    const Store &store;
+    bool operator()(Term a, Term b) const { return a == b; }
+    bool operator()(const Application &of, Term t) const {
+      return of.definition == store.term(t).definition && of.arguments == store.term(t).arguments;
+    }
+    bool operator()(Term t, const Application &of) const { return (*this)(of, t); }
+  };
 
   // index.cpp
   Atom intern(const AtomNode &node);
@@ -312,7 +338,8 @@ private:
   std::deque<TermNode> terms;
   std::deque<DefinitionNode> definitions;
   std::vector<Atom> parameters; // by number
-  Ids atomIds, indexIds, termIds, definitionIds;
+  Ids atomIds, indexIds, definitionIds;
+  std::unordered_set<Term, TermHash, TermEqual> termIds{0, TermHash{*this}, TermEqual{*this}};
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
   std::unordered_map<Term, Term> settledTerms;

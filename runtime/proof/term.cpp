@@ -42,6 +42,12 @@ Store::Store(bool roundings, size_t most) : mostTerms(most), roundings(roundings
   (void)number(0);   // term 0
 }
 
+size_t Store::TermHash::operator()(const Application &of) const {
+  uint64_t hash = static_cast<uint64_t>(of.definition);
+  for (Index argument : of.arguments) hash = mixed(hash, static_cast<uint64_t>(argument));
+  return hash ^ (hash >> 32);
+}
+
 Definition Store::intern(DefinitionNode node) {
   const int64_t name = names.try_emplace(node.name, static_cast<int64_t>(names.size())).first->second;
   key.assign({static_cast<int64_t>(node.kind), name, std::bit_cast<int64_t>(node.number), node.low, node.high,
@@ -59,12 +65,8 @@ Definition Store::intern(DefinitionNode node) {
 
 Term Store::intern(Definition definition, std::vector<Index> arguments) {
   arrange(definition, arguments, nullptr);
-  key.assign({static_cast<int64_t>(definition)});
-  for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
-  if (terms.size() > mostTerms && !termIds.contains(key))
-    throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
-  auto [found, isNew] = termIds.try_emplace(key, static_cast<int32_t>(terms.size()));
-  if (!isNew) return Term{found->second};
+  if (auto known = termIds.find(Application{definition, arguments}); known != termIds.end()) return *known;
+  if (terms.size() > mostTerms) throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
   TermNode made{definition, std::move(arguments), {}};
   for (Index argument : made.arguments) {
     const std::vector<Atom> &more = node(argument).variables;
@@ -73,7 +75,7 @@ Term Store::intern(Definition definition, std::vector<Index> arguments) {
   std::sort(made.variables.begin(), made.variables.end());
   made.variables.erase(std::unique(made.variables.begin(), made.variables.end()), made.variables.end());
   terms.push_back(std::move(made));
-  return Term{found->second};
+  return *termIds.insert(Term{static_cast<int32_t>(terms.size() - 1)}).first;
 }
 
 bool Store::dependsOn(Term t, Atom variable) const {
@@ -159,10 +161,14 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
     isPlain = !isConstant(arguments[i]) &&
               std::find(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments[i]) ==
                   arguments.begin() + static_cast<std::ptrdiff_t>(i);
-  const Term same = intern(which, std::move(arguments));
-  if (isPlain) return same;
-  const Names names = plainNames(term(same).variables);
-  const Term plain = renamed(same, names.plain);
+  if (isPlain) return intern(which, std::move(arguments));
+  std::vector<Atom> variables;
+  for (Index argument : arguments)
+    for (Atom v : node(argument).variables)
+      if (std::ranges::find(variables, v) == variables.end()) variables.push_back(v);
+  const Names names = plainNames(variables);
+  for (Index &argument : arguments) argument = replace(argument, names.plain);
+  const Term plain = intern(which, std::move(arguments));
   auto known = rebuilt.find(plain);
   if (known == rebuilt.end()) known = rebuilt.emplace(plain, rebuild(plain)).first;
   return renamed(known->second, names.back);
