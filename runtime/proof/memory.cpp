@@ -10,6 +10,7 @@ namespace cleave::proof {
 namespace {
 constexpr int mostPieces = 12;       // cuts of a read, one in the other
 constexpr size_t mostEnds = 4;       // of the parts of one cut
+constexpr int64_t mostReaders = 4;   // along an axis, that are looked at one by one
 constexpr int64_t mostValues = 1024; // of a variable that is tried value by value
 } // namespace
 
@@ -105,14 +106,21 @@ Term Memory::resolve(size_t cells, const Part &part) {
     if (!isApart) needs(store.inside(rest, 0, 1));
     if (isApart) continue;
     if (undecided.empty()) return store.replace(seen(cell), by);
-    const bool isOfDevice = std::ranges::any_of(undecided, [&](Term condition) {
-      return std::ranges::any_of(store.term(condition).variables,
-                                 [&](Atom v) { return store.atom(v).variable == Variable::Coordinate; });
-    });
-    if (isOfDevice) return underConditions(cells, part, undecided, store.replace(seen(cell), by));
+    if (std::ranges::any_of(undecided, [&](Term condition) { return isOfDevice(condition); }) &&
+        std::ranges::none_of(undecided, [&](Term condition) { return isDivided(condition); }))
+      return underConditions(cells, part, undecided, store.replace(seen(cell), by));
     return cut(cells + 1, part, undecided.back());
   }
   throw Unproved{"it reads memory that nobody wrote"};
+}
+
+bool Memory::isOfDevice(Term condition) const {
+  return std::ranges::any_of(store.term(condition).variables,
+                             [&](Atom v) { return store.atom(v).variable == Variable::Coordinate; });
+}
+bool Memory::isDivided(Term condition) const {
+  return std::ranges::any_of(store.node(store.term(condition).arguments[0]).terms,
+                             [&](const auto &term) { return store.atom(term.first).kind != AtomNode::Var; });
 }
 
 // The value where all conditions hold, and what the first `cells` writes left where one does not: devices along an axis
@@ -231,6 +239,16 @@ Term Memory::cut(size_t cells, const Part &part, Term condition) {
     }
     if (ends.size() < 3) continue;
     return inParts(v, ends);
+  }
+  // Another write on each device along an axis.
+  for (Atom c : store.node(index).variables) {
+    if (store.atom(c).variable != Variable::Coordinate || store.atom(c).size > mostReaders) continue;
+    std::vector<std::pair<double, Term>> sum;
+    for (int64_t at = 0; at < store.atom(c).size; ++at) {
+      const Term value = resolve(cells, replaced(part, c, store.constant(at), {}));
+      sum.emplace_back(1.0, store.product({store.inside(store.of(c), at, at + 1), value}));
+    }
+    return store.sum(sum);
   }
   throw Unproved{fmt::format("it reads from several writes, and which one depends on {}", store.show(index))};
 }

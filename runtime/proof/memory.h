@@ -91,6 +91,8 @@ private:
   Term resolve(size_t cells, const Part &part);
   Term cut(size_t cells, const Part &part, Term condition);
   Term underConditions(size_t cells, const Part &part, const std::vector<Term> &conditions, Term value);
+  bool isOfDevice(Term condition) const;
+  bool isDivided(Term condition) const;
   Part replaced(const Part &part, Atom variable, Index by, std::vector<Atom> more) const;
 
   struct Recording {

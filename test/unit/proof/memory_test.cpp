@@ -78,6 +78,21 @@ TEST_F(Memories, theWriteThatADeviceReadsMayChangeWithinItsPart) {
                              store.product({store.inside(at, 10, 24), leaf("b", 10)})));
 }
 
+// Four gates of 24 columns side by side; each of two devices reads two of them.
+TEST_F(Memories, eachDeviceReadsOtherColumns) {
+  for (int64_t gate = 0; gate < 4; ++gate)
+    memory.write({false, 96 * gate, plan::F32}, {8, 24}, {96, 1}, x("gate " + std::to_string(gate), {8, 24}));
+  const Index device = store.of(store.variable(Variable::Coordinate, 0, 2));
+  const Term found = memory.read({false, 0, plan::F32}, store.scale(device, 48), {8, 48}, {96, 1});
+  for (int64_t at = 0; at < 2; ++at)
+    for (int64_t column : {0, 23, 24, 47}) {
+      const Replacement here = {{store.variable(Variable::Coordinate, 0, 2), store.constant(at)},
+                                {store.variable(Variable::Dimension, 1, 48), store.constant(column)}};
+      EXPECT_EQ(store.replace(found, here), store.leaf("gate " + std::to_string(2 * at + column / 24),
+                                                       {store.dimension(0, 8), store.constant(column % 24)}));
+    }
+}
+
 TEST_F(Memories, aRowHasTheShapeOfItsWrite) {
   memory.write({false, 64, plan::F32}, {2, 3, 4}, x("x", {2, 3, 4}));
   memory.write({false, 256, plan::F32}, {3, 4}, {1, 3}, x("turned", {3, 4}));
