@@ -15,6 +15,7 @@ namespace cleave::proof {
 namespace {
 
 constexpr int64_t mostDevices = 16;   // that are looked at one by one
+constexpr size_t mostParts = 20'000;  // that are compared
 constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
 
 // One routine of the plan beside the unsplit step's functions.
@@ -161,7 +162,7 @@ private:
       found = store.settled(found);
       wanted = store.settled(wanted);
     }
-    if (sameOnEachDevice(found, wanted, 1)) {
+    if (sameOnEachDevice(found, wanted, 1) || haveEqualParts(found, wanted)) {
       isProved(tensor);
       return;
     }
@@ -194,24 +195,65 @@ private:
     return left.sizes == right.sizes && left.children.size() == right.children.size() ? 2 : 1;
   }
 
+  // The parts of two terms that are built alike, with the same names for what both run over. Nothing: they are not.
+  struct Parts {
+    std::vector<Term> left, right;
+    bool isOrdered;
+  };
+  std::optional<Parts> partsOf(Term a, Term b) {
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return std::nullopt;
+    std::vector<Atom> over, other;
+    Parts parts{store.open(a, &over), store.open(b, &other), !Store::isUnordered(left)};
+    std::vector<Atom> taken = store.term(a).variables;
+    taken.insert(taken.end(), store.term(b).variables.begin(), store.term(b).variables.end());
+    Replacement byLeft, by;
+    for (size_t i = 0; i < over.size(); ++i) {
+      taken.push_back(store.fresh(taken, store.atom(over[i]).size));
+      byLeft.add(over[i], store.of(taken.back()));
+      by.add(other[i], store.of(taken.back()));
+    }
+    for (Term &child : parts.left) child = store.replace(child, byLeft);
+    for (Term &child : parts.right) child = store.replace(child, by);
+    return parts;
+  }
+
+  // Made alike of parts that are equal, or made alike of such.
+  bool haveEqualParts(Term a, Term b) {
+    if (a == b) return true;
+    auto [known, isNew] = haveEqual.try_emplace({a, b}, false);
+    if (!isNew) return known->second;
+    if (++partsCompared > mostParts) return false;
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.children.empty() || left.children.size() != right.children.size() || left.reduce != right.reduce ||
+        left.low != right.low || left.high != right.high)
+      return false;
+    const std::optional<Parts> parts = partsOf(a, b);
+    if (!parts) return false;
+    std::vector<bool> isTaken(parts->right.size());
+    auto factor = [](const DefinitionNode &made, size_t i) { return made.factors.empty() ? 1 : made.factors[i]; };
+    auto hasPartner = [&](size_t i, auto areEqual) {
+      for (size_t j = parts->isOrdered ? i : 0; j < (parts->isOrdered ? i + 1 : isTaken.size()); ++j)
+        if (!isTaken[j] && factor(left, i) == factor(right, j) && areEqual(parts->left[i], parts->right[j])) {
+          isTaken[j] = true;
+          return true;
+        }
+      return false;
+    };
+    std::vector<size_t> others;
+    for (size_t i = 0; i < parts->left.size(); ++i)
+      if (!hasPartner(i, std::equal_to<Term>())) others.push_back(i);
+    const bool isEqual = std::ranges::all_of(
+        others, [&](size_t i) { return hasPartner(i, [&](Term x, Term y) { return haveEqualParts(x, y); }); });
+    return haveEqual[{a, b}] = isEqual;
+  }
+
   // The smallest parts in which two terms differ, as long as they are built alike.
   std::pair<Term, Term> narrowed(Term a, Term b) {
     while (true) {
-      const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
-      if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return {a, b};
-      std::vector<Atom> over, other;
-      std::vector<Term> x = store.open(a, &over), y = store.open(b, &other);
-      std::vector<Atom> taken = store.term(a).variables;
-      taken.insert(taken.end(), store.term(b).variables.begin(), store.term(b).variables.end());
-      Replacement byLeft, by;
-      for (size_t i = 0; i < over.size(); ++i) {
-        taken.push_back(store.fresh(taken, store.atom(over[i]).size));
-        byLeft.add(over[i], store.of(taken.back()));
-        by.add(other[i], store.of(taken.back()));
-      }
-      for (Term &child : x) child = store.replace(child, byLeft);
-      for (Term &child : y) child = store.replace(child, by);
-      const bool isOrdered = left.kind != Kind::Sum && left.kind != Kind::Product && !Store::isCommutative(left.name);
+      const std::optional<Parts> parts = partsOf(a, b);
+      if (!parts) return {a, b};
+      const auto &[x, y, isOrdered] = *parts;
       if (isOrdered && x.size() != y.size()) return {a, b};
       std::vector<Term> onlyX, onlyY;
       for (size_t i = 0; i < x.size(); ++i)
@@ -251,6 +293,8 @@ private:
   Operations operations;
   std::set<Definition> ofReference;
   size_t compared = 0; // in numbers
+  std::map<std::pair<Term, Term>, bool> haveEqual;
+  size_t partsCompared = 0;
 };
 
 // `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
