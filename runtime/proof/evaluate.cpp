@@ -107,9 +107,9 @@ private:
     case Kind::Index:
       return static_cast<double>(at[0]);
     case Kind::Table:
-      return at[0] < 0 || at[0] >= std::ssize(made.sizes)
+      return at[0] < 0 || at[0] >= std::ssize(made.numbers)
                  ? std::nullopt
-                 : std::optional(static_cast<double>(made.sizes[static_cast<size_t>(at[0])]));
+                 : std::optional(static_cast<double>(made.numbers[static_cast<size_t>(at[0])]));
     case Kind::Inside:
       return made.low <= at[0] && at[0] < made.high ? 1.0 : 0.0;
     case Kind::Sum: {

@@ -124,7 +124,7 @@ bool Memory::isDivided(Term condition) const {
 }
 
 // The value where all conditions hold, and what the first `cells` writes left where one does not: devices along an axis
-// read what different writes left.
+// read what different writes left. The conditions divide nothing; else `cut` looks at each device by itself.
 Term Memory::underConditions(size_t cells, const Part &part, const std::vector<Term> &conditions, Term value) {
   std::vector<std::pair<double, Term>> sum;
   Term before = store.number(1); // the conditions that hold

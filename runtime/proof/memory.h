@@ -79,7 +79,7 @@ public:
   Term valueOf(const Cell &cell) const;
 
 private:
-  // A read, or a part of one: of which elements from `place` on, where `given` is 1.
+  // A read, or a part of one: the elements from `place` on, where `given` is 1.
   struct Part {
     Place place;
     Index element;

@@ -218,7 +218,7 @@ private:
     return parts;
   }
 
-  // Made alike of parts that are equal, or made alike of such.
+  // Whether they are the same operation on parts that are equal, or that have equal parts themselves.
   bool haveEqualParts(Term a, Term b) {
     if (a == b) return true;
     auto [known, isNew] = haveEqual.try_emplace({a, b}, false);

@@ -55,7 +55,7 @@ std::string Store::show(Term t, int levels) const {
   case Kind::Index:
     return "index(" + at + ")";
   case Kind::Table:
-    return fmt::format("table {}[{}]", fmt::join(made.sizes, " "), at);
+    return fmt::format("table {}[{}]", fmt::join(made.numbers, " "), at);
   case Kind::Inside:
     return fmt::format("[{} in {}..{}]", at, made.low == -unbounded ? "" : std::to_string(made.low),
                        made.high == unbounded ? "" : std::to_string(made.high));

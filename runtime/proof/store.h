@@ -102,7 +102,7 @@ struct DefinitionNode {
   double number = 0;             // Number
   int64_t low = 0, high = 0;     // Inside: low <= index < high; Microbatches
   Reduce reduce = Reduce::Sum;   // Reduction
-  std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over; Table: its numbers
+  std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over
   std::vector<double> factors{}; // Sum: of its children
   std::vector<Term> children{};  // over Parameter and Bound variables
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
@@ -111,6 +111,7 @@ struct DefinitionNode {
   bool hasPieces = false;             // conditions on indices
   bool isGathered = false;            // sums over microbatches
   bool hasStandIns = false;           // leaves that stand for other terms
+  std::vector<int64_t> numbers{};     // Table
   std::vector<Symmetry> symmetries{}; // no parameter is in two of them
 };
 struct TermNode {
@@ -274,6 +275,9 @@ private:
   struct Names {
     Replacement plain, back;
   };
+  using Known = std::unordered_map<Term, Term>;
+  Term once(Known &known, Definition which, std::vector<Index> arguments, Term (Store::*make)(Term));
+  Term settledAnew(Term t);
   Names plainNames(const std::vector<Atom> &variables);
   Term renamed(Term t, const Replacement &by);
   Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
@@ -303,7 +307,7 @@ private:
   // symmetry.cpp
   using Weight = std::function<uint64_t(Index)>;
   std::vector<Symmetry> symmetriesOf(const DefinitionNode &made);
-  std::vector<int64_t> placesOf(Definition definition) const;
+  std::vector<int64_t> placesOf(Term t) const;
   std::vector<int64_t> placesOf(Atom variable, Term t) const;
   bool isSymmetric(const DefinitionNode &made, const Symmetry &symmetry);
   std::optional<Symmetry> symmetryBetween(const std::vector<Index> &left, const std::vector<Index> &right) const;
@@ -342,10 +346,10 @@ private:
   std::unordered_set<Term, TermHash, TermEqual> termIds{0, TermHash{*this}, TermEqual{*this}};
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
-  std::unordered_map<Term, Term> settledTerms;
+  Known settledTerms;
   size_t mostTerms;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
-  std::unordered_map<Term, Term> rebuilt;         // fragile terms in their form
+  Known rebuilt;                                  // fragile terms in their form
   int depth = 0;                                  // of replace
   const bool roundings;
 };

@@ -8,6 +8,7 @@
 #include "runtime/proof/store.h"
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace cleave::proof {
 namespace {
@@ -40,28 +41,29 @@ std::optional<Symmetry> symmetryOf(std::map<size_t, size_t> next) {
   return symmetry;
 }
 
-bool isPartOf(const Block &one, const Symmetry &other) { // each of its parameters
-  return std::ranges::all_of(one, [&](size_t p) {
-    return std::ranges::any_of(other.blocks,
-                               [&](const Block &block) { return std::ranges::find(block, p) != block.end(); });
+bool has(const Symmetry &symmetry, size_t parameter) {
+  return std::ranges::any_of(symmetry.blocks,
+                             [&](const Block &block) { return std::ranges::count(block, parameter) > 0; });
+}
+// Whether it has any, or all, of another's parameters.
+bool hasAny(const Symmetry &symmetry, const Symmetry &of) {
+  return std::ranges::any_of(of.blocks, [&](const Block &block) {
+    return std::ranges::any_of(block, [&](size_t p) { return has(symmetry, p); });
   });
 }
-bool isPartOf(const Symmetry &one, const Symmetry &other) {
-  return std::ranges::all_of(one.blocks, [&](const Block &block) { return isPartOf(block, other); });
-}
-bool isApart(const Symmetry &one, const Symmetry &other) {
-  return std::ranges::all_of(one.blocks, [&](const Block &block) {
-    return std::ranges::all_of(block, [&](size_t p) { return !isPartOf(Block{p}, other); });
+bool hasAll(const Symmetry &symmetry, const Symmetry &of) {
+  return std::ranges::all_of(of.blocks, [&](const Block &block) {
+    return std::ranges::all_of(block, [&](size_t p) { return has(symmetry, p); });
   });
 }
 
-// The symmetry that has one of these parameters; null: none.
-Symmetry *holderOf(std::vector<Symmetry> &symmetries, const Block &block) {
-  for (Symmetry &symmetry : symmetries)
-    for (const Block &own : symmetry.blocks)
-      for (size_t p : block)
-        if (std::ranges::find(own, p) != own.end()) return &symmetry;
-  return nullptr;
+// The block of a pair that a symmetry does not have, where it has the other one; null: it does not have just one.
+const Block *oneMore(const Symmetry &symmetry, const Symmetry &pair) {
+  if (symmetry.isCyclic || pair.isCyclic) return nullptr;
+  const bool hasFirst = std::ranges::count(symmetry.blocks, pair.blocks[0]) > 0;
+  const bool hasSecond = std::ranges::count(symmetry.blocks, pair.blocks[1]) > 0;
+  const Block &other = pair.blocks[hasFirst ? 1 : 0];
+  return hasFirst != hasSecond && !hasAny(symmetry, {{other}}) ? &other : nullptr;
 }
 
 } // namespace
@@ -94,43 +96,42 @@ void Store::arrange(Definition which, std::vector<Index> &arguments, const Weigh
   }
 }
 
-// Each parameter's number, the same for those that may change places; of the others, and of those behind, their own.
-std::vector<int64_t> Store::placesOf(Definition which) const {
-  std::vector<int64_t> places;
-  for (const Symmetry &symmetry : definition(which).symmetries)
+// The number of each argument's place: the same for places that may be changed.
+std::vector<int64_t> Store::placesOf(Term t) const {
+  std::vector<int64_t> places(term(t).arguments.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (const Symmetry &symmetry : definitionOf(t).symmetries)
     for (const Block &block : symmetry.blocks)
-      for (size_t i = 0; i < block.size(); ++i) {
-        while (places.size() <= block[i]) places.push_back(static_cast<int64_t>(places.size()));
-        places[block[i]] = static_cast<int64_t>(symmetry.blocks[0][i]);
-      }
+      for (size_t i = 0; i < block.size(); ++i) places[block[i]] = static_cast<int64_t>(symmetry.blocks[0][i]);
   return places;
 }
 
 // Where a variable stands in a term's arguments, with its factor in each.
 std::vector<int64_t> Store::placesOf(Atom variable, Term t) const {
   const std::vector<Index> &arguments = term(t).arguments;
-  const std::vector<int64_t> places = placesOf(term(t).definition);
+  const std::vector<int64_t> places = placesOf(t);
   std::vector<std::pair<int64_t, int64_t>> found;
   for (size_t i = 0; i < arguments.size(); ++i)
-    if (dependsOn(arguments[i], variable))
-      found.emplace_back(i < places.size() ? places[i] : static_cast<int64_t>(i), -factorOf(arguments[i], variable));
+    if (dependsOn(arguments[i], variable)) found.emplace_back(places[i], -factorOf(arguments[i], variable));
   std::ranges::sort(found);
   std::vector<int64_t> list;
   for (auto [place, factor] : found) list.insert(list.end(), {place, factor});
   return list;
 }
 
-// Where an index stands in the children: the same for indices that may change places.
+// Where an index stands in the children: the same for indices that may change places. Null: none of them may.
 Store::Weight Store::usesIn(const DefinitionNode &made, const std::vector<Term> &children) const {
+  bool isAsked = std::ranges::any_of(children, [&](Term child) { return !definitionOf(child).symmetries.empty(); });
+  forEachTwins(made, children, [&](size_t, size_t) { isAsked = true; });
+  if (!isAsked) return nullptr;
   std::unordered_map<Index, uint64_t> uses;
   const bool isOrdered = !isUnordered(made);
   for (size_t c = 0; c < children.size(); ++c) {
     const TermNode &child = term(children[c]);
-    const std::vector<int64_t> places = placesOf(child.definition);
+    const std::vector<int64_t> places = placesOf(children[c]);
     for (size_t i = 0; i < child.arguments.size(); ++i)
       uses[child.arguments[i]] +=
-          KeyHash()({static_cast<int64_t>(child.definition), i < places.size() ? places[i] : static_cast<int64_t>(i),
-                     isOrdered ? static_cast<int64_t>(c) : 0,
+          KeyHash()({static_cast<int64_t>(child.definition), places[i], isOrdered ? static_cast<int64_t>(c) : 0,
                      made.factors.empty() ? 0 : std::bit_cast<int64_t>(made.factors[c])});
   }
   return [uses = std::move(uses)](Index index) {
@@ -252,22 +253,21 @@ std::vector<Symmetry> Store::symmetriesOf(const DefinitionNode &made) {
   std::ranges::stable_sort(candidates, {}, &Symmetry::isCyclic);
   std::vector<Symmetry> found;
   for (const Symmetry &candidate : candidates) {
-    std::vector<const Block *> known, others; // in a symmetry already, or not
-    for (const Block &block : candidate.blocks) (holderOf(found, block) ? known : others).push_back(&block);
-    Symmetry *whole = known.empty() ? nullptr : holderOf(found, *known[0]);
-    const bool isLonger =
-        candidate.isCyclic && std::ranges::all_of(found, [&](const Symmetry &own) {
-          return isApart(own, candidate) || (own.blocks.size() < candidate.blocks.size() && isPartOf(own, candidate));
-        });
-    const bool isOneMore = !candidate.isCyclic && known.size() == 1 && !whole->isCyclic &&
-                           std::ranges::find(whole->blocks, *known[0]) != whole->blocks.end();
-    if ((whole && !isLonger && !isOneMore) || !isSymmetric(made, candidate)) continue;
-    if (isOneMore) {
-      whole->blocks.push_back(*others[0]);
-      continue;
+    auto isMet = [&](const Symmetry &own) { return hasAny(own, candidate); };
+    auto isPart = [&](const Symmetry &own) {
+      return own.blocks.size() < candidate.blocks.size() && hasAll(candidate, own);
+    };
+    const auto met = std::ranges::find_if(found, isMet);
+    const Block *more = std::ranges::count_if(found, isMet) == 1 ? oneMore(*met, candidate) : nullptr;
+    const bool isLonger = candidate.isCyclic &&
+                          std::ranges::all_of(found, [&](const Symmetry &own) { return !isMet(own) || isPart(own); });
+    if ((met != found.end() && !more && !isLonger) || !isSymmetric(made, candidate)) continue;
+    if (more) {
+      met->blocks.push_back(*more);
+    } else {
+      std::erase_if(found, isMet);
+      found.push_back(candidate);
     }
-    std::erase_if(found, [&](const Symmetry &own) { return !isApart(own, candidate); });
-    found.push_back(candidate);
   }
   return found;
 }

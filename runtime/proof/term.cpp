@@ -53,6 +53,7 @@ Definition Store::intern(DefinitionNode node) {
   key.assign({static_cast<int64_t>(node.kind), name, std::bit_cast<int64_t>(node.number), node.low, node.high,
               static_cast<int64_t>(node.reduce), static_cast<int64_t>(node.sizes.size())});
   key.insert(key.end(), node.sizes.begin(), node.sizes.end());
+  key.insert(key.end(), node.numbers.begin(), node.numbers.end());
   for (double factor : node.factors) key.push_back(std::bit_cast<int64_t>(factor));
   for (Term child : node.children) key.push_back(static_cast<int64_t>(child));
   auto [found, isNew] = definitionIds.try_emplace(key, static_cast<int32_t>(definitions.size()));
@@ -150,7 +151,7 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
   case Kind::Index:
     return indexValue(arguments[0]);
   case Kind::Table:
-    return table(std::vector<int64_t>(made.sizes), arguments[0]);
+    return table(std::vector<int64_t>(made.numbers), arguments[0]);
   case Kind::Inside:
     return inside(arguments[0], made.low, made.high);
   default:
@@ -162,6 +163,11 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
               std::find(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments[i]) ==
                   arguments.begin() + static_cast<std::ptrdiff_t>(i);
   if (isPlain) return intern(which, std::move(arguments));
+  return once(rebuilt, which, std::move(arguments), &Store::rebuild);
+}
+
+// What is made of a term, which is the same for other names of its fresh variables.
+Term Store::once(Known &known, Definition which, std::vector<Index> arguments, Term (Store::*make)(Term)) {
   std::vector<Atom> variables;
   for (Index argument : arguments)
     for (Atom v : node(argument).variables)
@@ -169,12 +175,12 @@ Term Store::apply(Definition which, std::vector<Index> arguments) {
   const Names names = plainNames(variables);
   for (Index &argument : arguments) argument = replace(argument, names.plain);
   const Term plain = intern(which, std::move(arguments));
-  auto known = rebuilt.find(plain);
-  if (known == rebuilt.end()) known = rebuilt.emplace(plain, rebuild(plain)).first;
-  return renamed(known->second, names.back);
+  auto made = known.find(plain);
+  if (made == known.end()) made = known.emplace(plain, (this->*make)(plain)).first;
+  return renamed(made->second, names.back);
 }
 
-// Names for fresh variables, numbered from 0 on in their order, and back: what is made of a term is made once.
+// Names for fresh variables, numbered from 0 on in their order, and back.
 Store::Names Store::plainNames(const std::vector<Atom> &variables) {
   std::vector<Atom> own;
   for (Atom v : variables)
@@ -206,18 +212,14 @@ Term Store::rebuild(Term same) {
 }
 
 Term Store::settled(Term t) {
-  const DefinitionNode &made = definitionOf(t);
-  if (!made.hasPieces) return t;
-  const Names names = plainNames(term(t).variables);
-  const Term plain = renamed(t, names.plain);
-  auto known = settledTerms.find(plain);
-  if (known == settledTerms.end()) {
-    std::vector<Atom> over;
-    std::vector<Term> children = open(plain, &over);
-    for (Term &child : children) child = settled(child);
-    known = settledTerms.emplace(plain, assemble(made, over, std::move(children))).first;
-  }
-  return renamed(known->second, names.back);
+  if (!definitionOf(t).hasPieces) return t;
+  return once(settledTerms, term(t).definition, term(t).arguments, &Store::settledAnew);
+}
+Term Store::settledAnew(Term t) {
+  std::vector<Atom> over;
+  std::vector<Term> children = open(t, &over);
+  for (Term &child : children) child = settled(child);
+  return assemble(definitionOf(t), over, std::move(children));
 }
 
 Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
@@ -282,7 +284,7 @@ Term Store::indexValue(Index index) {
 
 Term Store::table(const std::vector<int64_t> &numbers, Index at) {
   if (const std::optional<Index> index = affineOf(numbers, at)) return indexValue(*index);
-  return intern(intern(DefinitionNode{.kind = Kind::Table, .sizes = numbers}), {at});
+  return intern(intern(DefinitionNode{.kind = Kind::Table, .numbers = numbers}), {at});
 }
 
 std::optional<Index> Store::affineOf(const std::vector<int64_t> &table, Index at) {
