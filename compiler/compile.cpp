@@ -34,6 +34,7 @@ struct Planned {
   planner::Cluster cluster; // as this step uses it
   planner::Decision decision;
   std::vector<std::string> notes, warnings;
+  std::string imported = {};        // what the import rests on
   std::string samplesMeetAt = {};   // of several microbatches: Problem::samplesMeetAt
   Pipeline::StepOptions built = {}; // of the step that code is made of
   // It is not the step of the whole batch as the model has it.
@@ -45,6 +46,7 @@ struct Planned {
     report::Report made = report::makeReport(problem, cluster, decision);
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
     made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
+    made.import = imported;
     return made;
   }
 };
@@ -88,6 +90,20 @@ Status checkPrecision(const CompileRequest &request) {
                   request.recipe.at("precision"), request.cluster.device.kind, gpu));
 }
 
+// A plan is not made of a model that may be another one than was exported; an estimate tells the doubts as warnings.
+Status settleDoubts(const CompileRequest &request, bool forCode, Planned &planned) {
+  const std::vector<std::string> &doubts = planned.pipeline->doubts();
+  planned.imported = request.importCheck.empty() ? planned.pipeline->importSource() : request.importCheck;
+  if (doubts.empty()) return Status::ok();
+  if (forCode && !request.acceptsDoubts)
+    return inputError(fmt::format("{}: the file does not tell all that the numbers depend on:\n  {}\n--accept-doubts "
+                                  "takes these as they are",
+                                  request.model, fmt::join(doubts, "\n  ")));
+  planned.imported += fmt::format(": {} doubt{} accepted", doubts.size(), doubts.size() == 1 ? "" : "s");
+  planned.warnings.insert(planned.warnings.end(), doubts.begin(), doubts.end());
+  return Status::ok();
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
@@ -97,6 +113,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   planned.pipeline = std::make_unique<Pipeline>(request);
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
   planned.warnings = planned.pipeline->warnings();
+  CLEAVE_RETURN_IF_ERROR(settleDoubts(request, forCode, planned));
   planned.notes = request.notes;
   planned.notes.insert(planned.notes.end(), planned.pipeline->notes().begin(), planned.pipeline->notes().end());
   if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())

@@ -18,11 +18,13 @@ struct CompileRequest {
   bool recipeIsWhole = false; // resolved before: what the model says of its training is in it
   planner::Cluster cluster;
   planner::SplitFlags split;
-  bool annotations = true;   // what the model's own annotations say of the split goes with these flags
-  std::string problemFile;   // not empty: the planner's problem is written there, as text
-  bool emulate = false;      // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
-  bool checkWeights = false; // the plan holds digests of all of each weight file
-  std::string irFolder;      // not empty: the module is written there after each phase
+  bool acceptsDoubts = false;   // what the file does not tell is taken as import concludes it
+  std::string importCheck = {}; // what a check of the import beside the PyTorch module found; "": there was none
+  bool annotations = true;      // what the model's own annotations say of the split goes with these flags
+  std::string problemFile;      // not empty: the planner's problem is written there, as text
+  bool emulate = false;         // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
+  bool checkWeights = false;    // the plan holds digests of all of each weight file
+  std::string irFolder;         // not empty: the module is written there after each phase
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
   planner::SearchOptions search = {};

@@ -158,11 +158,17 @@ Status Pipeline::importModel() {
   std::vector<recipe::ParameterNames> parameters;
   for (auto param : module->getOps<onnx::ParamOp>())
     parameters.push_back(training::namesOf(param->getAttrDictionary()));
-  CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
+  std::vector<recipe::ParameterNames> others; // constants, and what the exporter lists and the file lacks
+  for (auto tensor : module.get()->getAttrOfType<ArrayAttr>(import_::otherTensorsName).getAsRange<DictionaryAttr>())
+    others.push_back({tensor.getAs<StringAttr>("name").str(), {}, {}});
+  CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters, std::move(others)));
   for (std::string &warning : recipe::warnOfMergedNames(request.recipe, parameters))
     warned.push_back(std::move(warning));
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
     warned.push_back(note.str());
+  for (auto doubt : module.get()->getAttrOfType<ArrayAttr>(import_::doubtsName).getAsRange<StringAttr>())
+    doubted.push_back(doubt.str());
+  source = module.get()->getAttrOfType<StringAttr>(import_::sourceName).str();
   bool hasBatchNorm = false;
   module->walk([&](onnx::NodeOp node) { hasBatchNorm = hasBatchNorm || node.getOpType() == "BatchNormalization"; });
   if (request.recipe.batchNorm != recipe::BatchNorm::AsExported && !hasBatchNorm)

@@ -57,6 +57,10 @@ public:
   std::string checkpointFolder(); // of the recipe's init; "" without one
   // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
+  // What would change the numbers and the file does not tell, a line each.
+  const std::vector<std::string> &doubts() const { return doubted; }
+  // What the import rests on: "read from the module's statement".
+  const std::string &importSource() const { return source; }
   // The decisions about the model: which shared initializers are one parameter.
   const std::vector<std::string> &notes() const { return noted; }
 
@@ -83,7 +87,8 @@ private:
   mlir::MLIRContext &context;
   uint64_t handler = 0; // of the context's diagnostics
   std::string diagnostics;
-  std::vector<std::string> warned, noted;
+  std::vector<std::string> warned, noted, doubted;
+  std::string source;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Batch found;
   int dumped = 0;

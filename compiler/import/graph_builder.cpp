@@ -2,7 +2,6 @@
 #include "compiler/elements/element_data.h"
 #include "compiler/import/attributes.h"
 #include "compiler/import/types.h"
-#include "compiler/import/weights/stated_reads.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -20,7 +19,7 @@ public:
   GraphBuilder(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
                const InitialWeights &initial, TensorStore &store)
       : module(module), context(*module.getContext()), builder(&context), model(model), flat(flat), table(table),
-        initial(initial), store(store), consumers(flat) {}
+        initial(initial), store(store), graph(flat) {}
 
   Status build() {
     collectTypes(model.proto.graph());
@@ -62,8 +61,7 @@ private:
     };
     for (const Use &use : parameter.uses) {
       addNode(use.node);
-      if (flat.nodes[use.node].node->op_type() == "DequantizeLinear")
-        addNode(consumers.applying(use.node, use.operand).first);
+      if (flat.nodes[use.node].node->op_type() == "DequantizeLinear") addNode(graph.applying(use).node);
     }
     const StoredTensor &tensor = parameter.tensor;
     RankedTensorType type = storageType(context, tensor);
@@ -92,6 +90,7 @@ private:
       set("onnx.nodes", strings(nodes));
     }
     set("onnx.why", builder.getStringAttr(parameter.why));
+    set("onnx.kind", builder.getStringAttr(parameter.kind()));
     builder.create(state);
   }
 
@@ -258,6 +257,13 @@ private:
       if (!value) return value.status();
       attributes.push_back(builder.getNamedAttr(attribute.name(), *value));
     }
+    auto state = [&](llvm::StringRef name, int64_t value) {
+      llvm::erase_if(attributes, [&](NamedAttribute own) { return own.getName() == name; });
+      attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(value)));
+    };
+    if (index && table.trainingNorms.contains(*index)) state("training_mode", 1);
+    if (auto row = index ? table.paddingRows.find(*index) : table.paddingRows.end(); row != table.paddingRows.end())
+      state(onnx::paddingRowName, row->second);
     llvm::SmallVector<Type> resultTypes;
     for (const std::string &output : proto.output()) resultTypes.push_back(typeOf(output));
     auto op = onnx::NodeOp::create(builder, named(node.name), resultTypes, inputs, proto.op_type(),
@@ -315,7 +321,7 @@ private:
   const ParameterTable &table;
   const InitialWeights &initial;
   TensorStore &store;
-  const Consumers consumers;
+  const GraphIndex graph;
   std::map<std::string, Type> types;
   std::vector<std::map<std::string, Value>> scopes;
   std::vector<Value> stored; // by parameter: its read or constant

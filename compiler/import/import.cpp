@@ -17,6 +17,18 @@ ArrayAttr strings(Builder &builder, const std::vector<std::string> &values) {
   return builder.getArrayAttr(attributes);
 }
 
+const char *textOf(Source source) {
+  switch (source) {
+  case Source::Statement:
+    return "read from the module's statement";
+  case Source::Metadata:
+    return "read from what the exporter says";
+  case Source::Rules:
+    return "read without a statement";
+  }
+  return "";
+}
+
 Status describe(ModuleOp module, const ModelTables &tables) {
   const ModelFile &model = tables.model;
   const ParameterTable &table = tables.parameters;
@@ -36,6 +48,22 @@ Status describe(ModuleOp module, const ModelTables &tables) {
   std::vector<std::string> notes = table.notes;
   notes.insert(notes.end(), tables.initial.notes.begin(), tables.initial.notes.end());
   module->setAttr("onnx.notes", strings(builder, notes));
+  module->setAttr(sourceName, builder.getStringAttr(textOf(table.source)));
+  module->setAttr(doubtsName, strings(builder, textsOf(table.doubts)));
+  llvm::SmallVector<Attribute> others;
+  auto addOther = [&](const std::string &name, const std::string &kind, const std::string &why) {
+    others.push_back(builder.getDictionaryAttr({builder.getNamedAttr("kind", builder.getStringAttr(kind)),
+                                                builder.getNamedAttr("name", builder.getStringAttr(name)),
+                                                builder.getNamedAttr("why", builder.getStringAttr(why))}));
+  };
+  for (const Parameter &parameter : table.parameters)
+    if (parameter.role == Role::Constant) addOther(parameter.name, parameter.kind(), parameter.why);
+  for (const std::string &key : table.absent) addOther(key, "absent", "the exporter lists it, and the file lacks it");
+  for (const StateEntry &entry : table.state.entries)
+    if (entry.source == StateEntry::Source::Parameter && table.parameters[entry.parameter].role == Role::Constant &&
+        entry.key != table.parameters[entry.parameter].name)
+      addOther(entry.key, table.parameters[entry.parameter].kind(), table.parameters[entry.parameter].why);
+  module->setAttr(otherTensorsName, builder.getArrayAttr(others));
   if (!tables.initial.folder.empty())
     module->setAttr(checkpointFolderName, builder.getStringAttr(tables.initial.folder));
   module->setAttr("onnx.export_notes", strings(builder, table.state.notes));

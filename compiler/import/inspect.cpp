@@ -1,4 +1,5 @@
 #include "compiler/import/inspect.h"
+#include "compiler/import/import.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -6,8 +7,6 @@ using namespace mlir;
 
 namespace cleave::import_ {
 namespace {
-
-constexpr int64_t largeConstant = 1024; // elements
 
 std::string dtypeOf(Type element) {
   if (element.isF32()) return "float32";
@@ -56,6 +55,7 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
   parameter.bytes = parameter.elements * std::max(1u, type.getElementTypeBitWidth() / 8);
   parameter.role = op.getRole().str();
   parameter.trainable = op.getTrainable();
+  parameter.kind = stringOf(op->getAttr("onnx.kind"));
   parameter.why = stringOf(op->getAttr("onnx.why"));
   parameter.nodes = stringsOf(op->getAttr("onnx.nodes"));
   parameter.aliases = stringsOf(op->getAttr("aliases"));
@@ -64,23 +64,31 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
   parameter.foldedFrom = stringsOf(op->getAttr("onnx.folded_from"));
   parameter.stateKeys = stringsOf(op->getAttr("onnx.state_keys"));
   parameter.file = op.getPath().value_or("").str();
-  bool isFloat = isa<FloatType>(type.getElementType());
   (parameter.role == "running_statistic" ? seen.statisticElements
    : parameter.trainable                 ? seen.trainedElements
                                          : seen.frozenElements) += parameter.elements;
   seen.parameterBytes += parameter.bytes;
-  if (isFloat && !parameter.trainable && parameter.role == "parameter" && parameter.elements >= largeConstant)
-    seen.largeConstants.push_back(
-        {parameter.name, parameter.dtype, parameter.shape, parameter.elements, parameter.why});
   seen.parameters.push_back(std::move(parameter));
 }
 
-void readConstant(onnx::ConstantOp op, Inspection &seen) {
+using Others = llvm::StringMap<DictionaryAttr>; // tensors that are no onnx.param, by name
+
+void readConstant(onnx::ConstantOp op, const Others &others, Inspection &seen) {
   auto type = cast<ShapedType>(op.getValue().getType());
-  if (!isa<FloatType>(type.getElementType()) || type.getNumElements() < largeConstant) return;
+  if (type.getNumElements() < 2) return;
   auto name = dyn_cast<NameLoc>(op.getLoc());
-  seen.largeConstants.push_back({name ? name.getName().str() : "", dtypeOf(type.getElementType()), type.getShape(),
-                                 type.getNumElements(), "kept as a constant"});
+  InspectedConstant constant{name ? name.getName().str() : "",
+                             dtypeOf(type.getElementType()),
+                             type.getShape(),
+                             type.getNumElements(),
+                             "constant",
+                             "a number of the graph",
+                             isa<FloatType>(type.getElementType())};
+  if (auto known = others.find(constant.name); known != others.end()) {
+    constant.kind = stringOf(known->second.get("kind"));
+    constant.why = stringOf(known->second.get("why"));
+  }
+  seen.constants.push_back(std::move(constant));
 }
 
 void readNode(onnx::NodeOp op, const SupportsOperator &supports, Inspection &seen) {
@@ -137,12 +145,17 @@ Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   seen.irVersion = integer("onnx.ir_version");
   seen.opset = integer("onnx.opset");
   seen.ties = stringsOf(module->getAttr("onnx.ties"));
+  seen.source = stringOf(module->getAttr(sourceName));
+  seen.doubts = stringsOf(module->getAttr(doubtsName));
   seen.notes = stringsOf(module->getAttr("onnx.notes"));
   for (std::string &note : stringsOf(module->getAttr("onnx.export_notes"))) seen.notes.push_back(std::move(note));
   for (std::string &note : stringsOf(module->getAttr("onnx.missing_files"))) seen.notes.push_back(std::move(note));
+  Others others;
+  for (auto tensor : module->getAttrOfType<ArrayAttr>(otherTensorsName).getAsRange<DictionaryAttr>())
+    others.try_emplace(stringOf(tensor.get("name")), tensor);
   module->walk([&](Operation *op) {
     if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);
-    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) readConstant(constant, seen);
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) readConstant(constant, others, seen);
     if (auto node = dyn_cast<onnx::NodeOp>(op)) readNode(node, supports, seen);
     if (auto function = dyn_cast<func::FuncOp>(op); function && function.getName() == "model")
       readSignature(function, seen);

@@ -29,6 +29,7 @@ struct InspectedParameter {
   std::vector<int64_t> shape;
   int64_t elements = 0, bytes = 0;
   std::string role; // parameter | running_statistic
+  std::string kind; // trained | frozen | running statistic | buffer | constant
   bool trainable = false;
   std::string why; // it trains, or does not
   std::vector<std::string> nodes;
@@ -41,7 +42,8 @@ struct InspectedConstant {
   std::string name, dtype;
   std::vector<int64_t> shape;
   int64_t elements = 0;
-  std::string why;
+  std::string kind, why; // kind: buffer | constant | frozen
+  bool isFloat = false;
 };
 struct UnsupportedOperator {
   std::string domain, op;
@@ -65,10 +67,12 @@ struct Inspection {
   int64_t trainedElements = 0, frozenElements = 0, statisticElements = 0, parameterBytes = 0;
   std::map<std::string, int64_t> operators; // "MatMul", "com.microsoft.Gelu" -> nodes
   std::vector<UnsupportedOperator> unsupported;
+  std::string source; // what the import rests on
   std::vector<std::string> ties, notes;
-  std::vector<InspectedConstant> largeConstants; // float constants of 1,024 elements and more: they cannot train
-  std::optional<double> flops;                   // of one forward pass
-  std::string flopsAt;                           // the dimensions they hold for: "batch=8"
+  std::vector<std::string> doubts;          // what would change the numbers, and the file does not tell
+  std::vector<InspectedConstant> constants; // of two elements and more
+  std::optional<double> flops;              // of one forward pass
+  std::string flopsAt;                      // the dimensions they hold for: "batch=8"
   std::vector<RepeatedBlock> blocks;
 
   std::string text() const;

@@ -42,6 +42,7 @@ Json parametersJson(const std::vector<InspectedParameter> &parameters) {
                     {"elements", p.elements},
                     {"bytes", p.bytes},
                     {"role", p.role},
+                    {"kind", p.kind},
                     {"trainable", p.trainable},
                     {"why", p.why},
                     {"nodes", p.nodes},
@@ -60,6 +61,8 @@ std::string Inspection::text() const {
     out += fmt::format("  input   {} {} {}\n", value.name, value.dtype, bracketed(value.shape));
   for (const InspectedValue &value : outputs)
     out += fmt::format("  output  {} {} {}\n", value.name, value.dtype, bracketed(value.shape));
+  out += fmt::format("  import: {}\n", source);
+  for (const std::string &doubt : doubts) out += fmt::format("  doubt: {}\n", doubt);
   for (const std::string &note : notes) out += fmt::format("  note: {}\n", note);
   if (flops)
     out +=
@@ -72,9 +75,8 @@ std::string Inspection::text() const {
   size_t width = 4;
   for (const InspectedParameter &p : parameters) width = std::max(width, std::min<size_t>(p.name.size(), 60));
   for (const InspectedParameter &p : parameters) {
-    std::string state = p.trainable ? "trained" : p.role == "running_statistic" ? "statistic" : "frozen";
-    out += fmt::format("  {:<{}} {:<16} {:<8} {:<9} used by {}{}\n", p.name, width, bracketed(p.shape), p.dtype, state,
-                       names::firstFew(p.nodes, 3), p.trainable ? "" : "; " + p.why);
+    out += fmt::format("  {:<{}} {:<16} {:<8} {:<9} used by {}; {}\n", p.name, width, bracketed(p.shape), p.dtype,
+                       p.kind, names::firstFew(p.nodes, 3), p.why);
     if (!p.aliases.empty()) out += fmt::format("  {:<{}} tied with {}\n", "", width, names::firstFew(p.aliases, 4));
     if (!p.stateKeys.empty())
       out += fmt::format("  {:<{}} in PyTorch {}\n", "", width, names::firstFew(p.stateKeys, 4));
@@ -87,9 +89,14 @@ std::string Inspection::text() const {
   }
   if (!ties.empty()) out += "\nshared initializers:\n";
   for (const std::string &tie : ties) out += fmt::format("  {}\n", tie);
-  if (!largeConstants.empty()) out += "\nlarge float constants (they do not train):\n";
-  for (const InspectedConstant &constant : largeConstants)
-    out += fmt::format("  {} {} {}: {}\n", constant.name, constant.dtype, bracketed(constant.shape), constant.why);
+  const auto integers = std::ranges::count(constants, false, &InspectedConstant::isFloat);
+  if (!constants.empty())
+    out += fmt::format("\nconstants of two numbers and more: {} of real numbers, {} of integers (--json lists them)\n",
+                       std::ssize(constants) - integers, integers);
+  for (const InspectedConstant &constant : constants)
+    if (constant.isFloat)
+      out += fmt::format("  {} {} {}: {}, {}\n", constant.name, bracketed(constant.shape), constant.dtype,
+                         constant.kind, constant.why);
 
   int64_t nodes = 0;
   for (const auto &[name, number] : operators) nodes += number;
@@ -130,10 +137,16 @@ std::string Inspection::json() const {
     out["unsupported"].push_back(
         {{"domain", op.domain}, {"op", op.op}, {"version", op.version}, {"nodes", op.nodes}, {"outputs", op.outputs}});
   out["ties"] = ties;
-  out["large_constants"] = Json::array();
-  for (const InspectedConstant &c : largeConstants)
-    out["large_constants"].push_back(
-        {{"name", c.name}, {"dtype", c.dtype}, {"shape", c.shape}, {"elements", c.elements}, {"why", c.why}});
+  out["source"] = source;
+  out["doubts"] = doubts;
+  out["constants"] = Json::array();
+  for (const InspectedConstant &c : constants)
+    out["constants"].push_back({{"name", c.name},
+                                {"dtype", c.dtype},
+                                {"shape", c.shape},
+                                {"elements", c.elements},
+                                {"kind", c.kind},
+                                {"why", c.why}});
   out["notes"] = notes;
   if (flops) out["flops"] = *flops;
   if (!flopsAt.empty()) out["flops_at"] = flopsAt;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 using ::onnx::TensorProto;
 
@@ -45,6 +46,15 @@ bool allEqual(const StoredTensor &tensor) {
   if (unit == 0) return false; // packed
   // Equal to itself shifted by one element.
   return std::memcmp(tensor.bytes, tensor.bytes + unit, tensor.length - unit) == 0;
+}
+
+bool hasDistinctRows(const StoredTensor &tensor) {
+  if (!tensor.bytes || tensor.shape.empty() || tensor.shape.back() == 0) return false;
+  const auto width = static_cast<size_t>(tensor.shape.back() * elementBytes(tensor.dataType));
+  std::set<std::string_view> rows;
+  for (size_t at = 0; at + width <= static_cast<size_t>(tensor.length); at += width)
+    if (!rows.insert(std::string_view(tensor.bytes + at, width)).second) return false;
+  return true;
 }
 
 std::optional<double> firstNumber(const StoredTensor &tensor) {

@@ -16,6 +16,8 @@ bool isSinusoidal(const StoredTensor &tensor);
 // with ones and zeros, and every column x follows x[p + 1] + x[p - 1] = 2 cos(frequency) x[p]. Of float32 and float64,
 // with three turns or more; false when the bytes are unknown.
 bool isTableOfAngles(const StoredTensor &tensor);
+// No two rows [.., d] have the same bytes. False when the bytes are unknown.
+bool hasDistinctRows(const StoredTensor &tensor);
 // The first element, of a float, integer or bool tensor that has one.
 std::optional<double> firstNumber(const StoredTensor &tensor);
 // A node's attribute of this name, float or integer; `missing` where it has none.

@@ -55,7 +55,7 @@ std::string attributeName(StringRef name) { return ("its attribute '" + name + "
 Fault attributeFault(onnx::NodeOp node, const OpSchema &schema) {
   for (NamedAttribute named : node.getOnnxAttributes()) {
     std::string name = named.getName().str();
-    if (name.starts_with("__")) continue; // ONNX's mark of what is not for operators
+    if (name.starts_with("__") || name == onnx::paddingRowName) continue; // ONNX's mark of what is not for operators
     auto declared = schema.attributes().find(name);
     if (declared == schema.attributes().end()) return "has no attribute '" + name + "'";
     if (!isOfKind(named.getValue(), declared->second.type))

@@ -188,9 +188,9 @@ Value CoreBuilder::concat(ValueRange parts, int64_t axis) {
   return create<onnx::ConcatOp>(parts, builder.getI64IntegerAttr(axis));
 }
 Value CoreBuilder::pick(Value x, int64_t axis, ArrayRef<int64_t> indices) { return gather(x, integers(indices), axis); }
-Value CoreBuilder::gather(Value table, Value indices, int64_t axis, int64_t batchDims) {
+Value CoreBuilder::gather(Value table, Value indices, int64_t axis, int64_t batchDims, int64_t paddingRow) {
   return create<onnx::GatherOp>(table, indices, builder.getI64IntegerAttr(axis), ArrayAttr(), IntegerAttr(),
-                                builder.getI64IntegerAttr(batchDims));
+                                builder.getI64IntegerAttr(batchDims), builder.getI64IntegerAttr(paddingRow));
 }
 Value CoreBuilder::insertOnes(Value x, ArrayRef<int64_t> axes) {
   Dims shape(shapeOf(x));

@@ -97,7 +97,8 @@ public:
   mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high, double value);
   mlir::Value concat(mlir::ValueRange parts, int64_t axis);
   mlir::Value pick(mlir::Value x, int64_t axis, llvm::ArrayRef<int64_t> indices); // elements known now
-  mlir::Value gather(mlir::Value table, mlir::Value indices, int64_t axis, int64_t batchDims = 0);
+  mlir::Value gather(mlir::Value table, mlir::Value indices, int64_t axis, int64_t batchDims = 0,
+                     int64_t paddingRow = -1);
   mlir::Value insertOnes(mlir::Value x, llvm::ArrayRef<int64_t> axes); // axes of the result, sorted
 
   // Reductions over sorted axes; `keep` leaves dimensions of size 1.

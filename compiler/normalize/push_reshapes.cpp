@@ -228,7 +228,7 @@ private:
     }
     if (auto gather = dyn_cast<onnx::GatherOp>(op)) {
       Value indices = splitValue(gather.getIndices(), {split.dim - int64_t(gather.getAxis()), split.sizes});
-      return b.gather(gather.getTable(), indices, int64_t(gather.getAxis()));
+      return b.gather(gather.getTable(), indices, int64_t(gather.getAxis()), 0, int64_t(gather.getPaddingRow()));
     }
     if (auto contract = dyn_cast<onnx::ContractOp>(op)) {
       int64_t index = contract.getResultIndices()[split.dim], fresh = 0;

@@ -105,8 +105,15 @@ std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vect
   return warnings;
 }
 
-Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
+Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters,
+                  std::vector<ParameterNames> others) {
   const KnownNames known(parameters);
+  others.insert(others.end(), parameters.begin(), parameters.end());
+  const KnownNames tensors(others);
+  for (const std::string &glob : recipe.frozen)
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen"), "frozen", glob, tensors));
+  for (const auto &[name, role] : recipe.roles)
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("roles." + name), "roles", exactly(name), tensors));
   for (const std::string &glob : recipe.trainable)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, known));
   for (const std::string &glob : recipe.optimizer.noDecay)

@@ -34,7 +34,9 @@ private:
 // Every pattern of `trainable`, `no_decay`, `frozen_rows`, `grad_norms`, `fp8.keep`, `init.rules` and `lora.match` must
 // name at least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the
 // nearest name is ...".
-Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
+// `frozen` and `roles` may name what is no parameter of the graph, too: `others`.
+Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters,
+                  std::vector<ParameterNames> others = {});
 
 // Globs that fit several parameters only since an exporter merged these and one name is left, "b", "b#2": they are of
 // several layers. One warning a glob.

@@ -62,7 +62,11 @@ constexpr Key all[] = {
   {"fp8.history", "`delayed`: steps that count", "16"},
   {"fp8.margin", "halvings of every scale, at most 8", "0"},
   {"fp8.keep", "[globs](#globs) of weights whose products stay in bf16", "the weights of the last products"},
-  {"trainable", "[globs](#globs); all other parameters are frozen", "`[\"*\"]`"},
+  {"trainable", "[globs](#globs); all other parameters are frozen; `!glob` freezes", "`[\"*\"]`"},
+  {"frozen", "[globs](#globs) of parameters that do not train, whatever `trainable` says", "none"},
+  {"roles", "what tensors are that the file does not tell: `{mean: buffer, scale: parameter}` "
+            "([models.md](models.md#doubts))", "none"},
+  {"roles.*", "`parameter`, `buffer` or `constant`", ""},
   {"frozen_rows", "rows without gradient: `{\"*embed*\": [0]}` is PyTorch's `padding_idx=0`", "none"},
   {"frozen_rows.*", "rows of the parameters that this glob names", ""},
   {"grad_norms", "gradients' norms by group, beside the one of all: `{attention: [\"*attn*\"]}` adds `grad_norm.attention` to the "

@@ -297,6 +297,16 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   if (reader.has("fp8")) readFp8(reader, recipe);
   recipe.trainableGiven = reader.has("trainable");
   reader.texts("trainable", recipe.trainable);
+  reader.texts("frozen", recipe.frozen);
+  for (const std::string &glob : recipe.trainable)
+    if (glob.starts_with('!')) recipe.frozen.push_back(glob.substr(1));
+  std::erase_if(recipe.trainable, [](const std::string &glob) { return glob.starts_with('!'); });
+  if (recipe.trainable.empty()) recipe.trainable = {"*"};
+  if (reader.has("roles")) {
+    MapReader roles = reader.map("roles");
+    for (const std::string &name : roles.keys()) roles.word(name, recipe.roles[name]);
+    roles.finish();
+  }
   if (reader.has("frozen_rows")) {
     MapReader frozen = reader.map("frozen_rows");
     for (const std::string &match : frozen.keys())

@@ -26,6 +26,7 @@ enum class BatchNorm { AsExported, Training, Frozen };
 enum class Attention { Auto, Library, Written };
 enum class Epilogues { Library, Written };
 enum class Ties { Auto, AsExported, None };
+enum class TensorRole { Parameter, Buffer, Constant };
 enum class ScheduleKind { Constant, Linear, Cosine, Step };
 // How adam and adamw are written: where eps is added, and when adamw's weight decay is applied.
 //     pytorch  param (1 - lr wd) - lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps)
@@ -191,6 +192,8 @@ struct Recipe {
   Fp8 fp8;
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
+  std::vector<std::string> frozen;            // globs; they win over `trainable`, whose "!glob" are here
+  std::map<std::string, TensorRole> roles;    // what single tensors are
   std::vector<FrozenRows> frozenRows;
   BatchNorm batchNorm = BatchNorm::AsExported;
   Attention attention = Attention::Auto;    // on GPUs in 16 bits: by a library, or written out as the exporter did
@@ -244,6 +247,7 @@ std::string toString(BatchNorm kind);
 std::string toString(Attention kind);
 std::string toString(Epilogues kind);
 std::string toString(Ties kind);
+std::string toString(TensorRole kind);
 std::string toString(Init::Missing kind);
 std::string toString(AdamForm kind);
 std::string toString(BiasCorrection kind);

@@ -168,6 +168,12 @@ std::string Recipe::resolved() const {
       if (fp8.keep) to.texts("keep", *fp8.keep);
     });
   if (trainableGiven) to.texts("trainable", trainable);
+  if (!frozen.empty()) to.texts("frozen", frozen);
+  if (!roles.empty())
+    to.map("roles", [&] {
+      for (const auto &[name, role] : roles)
+        to.out << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << toString(role);
+    });
   if (!frozenRows.empty())
     to.map("frozen_rows", [&] {
       for (const FrozenRows &frozen : frozenRows)

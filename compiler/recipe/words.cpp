@@ -54,6 +54,11 @@ template <> std::span<const Word<Epilogues>> words() {
   static constexpr Word<Epilogues> table[] = {{Epilogues::Library, "library"}, {Epilogues::Written, "written"}};
   return table;
 }
+template <> std::span<const Word<TensorRole>> words() {
+  static constexpr Word<TensorRole> table[] = {
+      {TensorRole::Parameter, "parameter"}, {TensorRole::Buffer, "buffer"}, {TensorRole::Constant, "constant"}};
+  return table;
+}
 template <> std::span<const Word<Ties>> words() {
   static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
   return table;
@@ -109,6 +114,7 @@ std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Epilogues kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
+std::string toString(TensorRole kind) { return wordOf(kind); }
 std::string toString(Init::Missing kind) { return wordOf(kind); }
 std::string toString(AdamForm kind) { return wordOf(kind); }
 std::string toString(BiasCorrection kind) { return wordOf(kind); }

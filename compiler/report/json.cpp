@@ -314,6 +314,7 @@ Report reportOf(const Json &json) {
                     proof.value("verified_steps", int64_t(0))};
   }
   report.source = json.value("source", "");
+  report.import = json.value("import", "");
   return report;
 }
 
@@ -369,6 +370,7 @@ std::string renderJson(const Report &report) {
       {"nodes", Json::array()},
       {"source", report.source},
   };
+  if (!report.import.empty()) json["import"] = report.import;
   if (!report.command.empty()) json["command"] = report.command;
   if (!report.version.empty()) json["version"] = report.version;
   if (!report.recipe.empty()) json["recipe"] = report.recipe;
@@ -387,7 +389,7 @@ std::string renderJson(const Report &report) {
     json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
   if (const auto &proof = report.proof)
-    json["proof"] = {{"outcome", proof->isProved             ? "proved"
+    json["proof"] = {{"outcome", proof->isProved            ? "proved"
                                  : proof->verifiedSteps > 0 ? "verified by running"
                                                             : "not proved"},
                      {"rounds_elsewhere", proof->roundsElsewhere},

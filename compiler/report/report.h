@@ -82,6 +82,7 @@ struct ReportedProof {
 struct Report {
   std::string command, version;         // that made it; "": not told
   std::string recipe;                   // resolved YAML; "": made without one
+  std::string import;                   // what the model was read from: "read from the module's statement"
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
   dist::Mesh mesh;

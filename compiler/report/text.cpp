@@ -131,6 +131,7 @@ std::string renderText(const Report &report) {
   out += fmt::format("search     {} choices priced in {:.2f} s, optimality gap {:.2f} %\n"
                      "           of {}\n",
                      report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
+  if (!report.import.empty()) out += fmt::format("import     {}\n", report.import);
   if (report.proof) out += fmt::format("proof      {}\n", proofText(*report.proof));
   for (const std::string &note : report.notes) out += "note       " + note + "\n";
 

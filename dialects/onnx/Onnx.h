@@ -30,6 +30,8 @@ template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBas
 #include "dialects/onnx/OnnxOps.h.inc"
 
 namespace cleave::onnx {
+// The attribute of an onnx.node Gather that becomes onnx.Gather's padding_row.
+inline constexpr llvm::StringLiteral paddingRowName = "padding_row";
 // Is it bound by arithmetic: a product, a convolution, an attention in one?
 bool isHeavy(mlir::Operation *op);
 } // namespace cleave::onnx

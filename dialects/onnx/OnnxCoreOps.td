@@ -179,9 +179,12 @@ def GatherOp : Core_Differentiable<"Gather"> {
       batch_dims = 1, axis = 1:  y[b, i, d] = table[b, indices[b, i], d]
     After partitioning `shard_axes` names the axes that split the table's `axis`:
     rows held elsewhere give 0, and the result is partial over those axes. `global_rows` is then the whole size.
+    No gradient reaches the table through lookups of `padding_row` (-1: there is none), as with PyTorch's
+    `padding_idx`.
   }];
   let arguments = (ins Tensor:$table, Tensor:$indices, I64Attr:$axis, OptionalAttr<StrArrayAttr>:$shard_axes,
-                   OptionalAttr<I64Attr>:$global_rows, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
+                   OptionalAttr<I64Attr>:$global_rows, DefaultValuedAttr<I64Attr, "0">:$batch_dims,
+                   DefaultValuedAttr<I64Attr, "-1">:$padding_row);
   let results = (outs Tensor:$y);
 }
 def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {

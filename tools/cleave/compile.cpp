@@ -24,6 +24,8 @@ struct CompileOptions {
   std::string output, cpu, signingKey;
   bool json = false, emulate = false, checkWeights = false;
   bool proves = true, mustProve = false, verifies = false;
+  bool acceptsDoubts = false;
+  std::string importCheck;
 };
 
 // The same model on several clusters, a row each.
@@ -150,6 +152,8 @@ int runCompile(const CompileOptions &options) {
   if (!request) return fail(request.status());
   request->emulate = options.emulate;
   request->checkWeights = options.checkWeights;
+  request->acceptsDoubts = options.acceptsDoubts;
+  request->importCheck = options.importCheck;
   if (!options.cpu.empty()) request->cluster.device.cpu = options.cpu;
   std::vector<std::string> told;
   request->warn = [&told, warn = request->warn](const std::string &text) {
@@ -218,7 +222,11 @@ void addCompile(CLI::App &app, int &status) {
                  "prove that the plan computes the unsplit step, however long it takes; else only where it is quick")
       ->excludes(command->add_flag("!--no-proof", options->proves, "do not try to prove it"));
   command->add_flag("--verify", options->verifies,
-                    "where it is not proved, run two of its steps beside the unsplit model, as `cleave verify` does");
+                    "where it is not proved, run steps of it beside the unsplit model, as `cleave verify` does");
+  command->add_flag("--accept-doubts", options->acceptsDoubts,
+                    "take what the model's file does not tell as import concludes it, instead of ending");
+  command->add_option("--import-check", options->importCheck,
+                      "what a check beside the PyTorch module found, for the report: cleave.compile says it");
   command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");

@@ -1,176 +1,97 @@
 #include "compiler/import/weights/parameters.h"
 #include "compiler/import/tensor_values.h"
-#include "compiler/import/weights/evidence.h"
-#include "compiler/import/weights/exporter_statements.h"
-#include "compiler/import/weights/notes.h"
-#include "compiler/import/weights/stated_reads.h"
-#include "compiler/recipe/glob.h"
+#include "compiler/import/weights/role_rules.h"
+#include "compiler/import/weights/stated_parameters.h"
+#include "compiler/import/weights/ties.h"
+#include "compiler/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <set>
 
 namespace cleave::import_ {
 namespace {
 
-constexpr int64_t integerConstantLimit = 16 << 20; // bytes: larger integer tensors stay in their file
-constexpr int64_t maskConstantLimit = 64 << 10;
-constexpr int64_t frozenConstantLimit = 4 << 10;
-
-struct Initializer {
-  StoredTensor tensor;
-  bool fromNode = false; // a Constant node: folded by the exporter
-  std::vector<Use> uses;
-  std::map<std::pair<size_t, int>, std::string> identity; // use -> the Identity output it goes through
-};
-
+// The parameters of a model without a statement: by what its exporter says, and by rules.
 class Classifier {
 public:
-  Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
-      : model(model), flat(flat), store(store), options(options),
-        isAnyTrained(std::find(options.trainable.begin(), options.trainable.end(), "*") != options.trainable.end()),
-        intended(intentions(options.trainable)), index(flat), statements(exporterStatements(model.proto.graph())),
-        reads(flat, listedTensors(model.proto.graph())) {}
+  Classifier(const ModelFile &model, const Initializers &initializers, const GraphIndex &index,
+             const ImportOptions &options)
+      : model(model), initializers(initializers), index(index), options(options), roles(options),
+        metadata(model.proto.graph(), index), evidence{initializers, index, metadata} {
+    evidence.producer = producerOf(model, metadata);
+    evidence.weightsAreNodes = std::ranges::none_of(initializers.byName, [](const auto &one) {
+      return !one.second.fromNode && one.second.tensor.isFloat() && one.second.tensor.elements() > 1;
+    });
+    for (const auto &[name, initializer] : initializers.byName)
+      if (initializer.tensor.isFloat() && initializer.tensor.elements() > 1 && isReadAsWeight(index, initializer.uses))
+        evidence.modules.insert(name.substr(0, name.find('.')));
+  }
 
   Result<ParameterTable> run() {
-    CLEAVE_RETURN_IF_ERROR(collect());
-    weightsAreNodes = std::ranges::none_of(initializers, [](const auto &one) {
-      const Initializer &initializer = one.second;
-      return !initializer.fromNode && initializer.tensor.isFloat() && initializer.tensor.elements() > 1;
-    });
-    collectModules();
-    collectMerged();
-    mergeEqualMatrices();
-    mergeFoldedCopies();
-    for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
-    for (const std::string &name : order) classifyStatistics(name, initializers.at(name));
-    if (isAnyTrained) addBiasesLeftOut();
-    table.state = stateDictOf(model, flat, table);
+    table.source = metadata.isSigned() ? Source::Metadata : Source::Rules;
+    table.dissolved = initializers.dissolved;
+    collectMissing();
+    if (options.ties == recipe::Ties::Auto) {
+      mergeEqualMatrices();
+      mergeFoldedCopies();
+    }
+    for (const std::string &name : initializers.order) CLEAVE_RETURN_IF_ERROR(classify(name));
+    for (const std::string &name : initializers.order) classifyStatistics(name);
+    table.state = stateDictOf(model, evidence, table);
     renameCopies();
-    if (isAnyTrained && isTorchScript) noteAnonymous(flat, table);
-    noteBiasesAlone(table);
-    noteComputed(computations, table);
+    readNodes();
+    findAbsent();
+    noteBiasesAlone();
     return std::move(table);
   }
 
 private:
-  static std::vector<std::string> intentions(std::vector<std::string> patterns) {
-    std::erase(patterns, "*");
-    return patterns;
+  bool isTorchScript() const { return evidence.producer == Producer::TorchScript; }
+
+  void collectMissing() {
+    std::set<std::string> held;
+    for (const auto &[name, initializer] : initializers.byName) {
+      held.insert(name);
+      held.insert(metadata.foldedFrom(name).begin(), metadata.foldedFrom(name).end());
+    }
+    for (const ListedTensor &tensor : metadata.state())
+      if (tensor.isParameter && !held.contains(tensor.key)) evidence.missing.insert(tensor.key);
   }
 
-  Status collect() {
-    table.dissolved.assign(flat.nodes.size(), false);
-    for (const ::onnx::TensorProto &tensor : model.proto.graph().initializer()) {
-      Result<StoredTensor> stored = store.locate(tensor);
-      if (!stored) return stored.status();
-      if (!initializers.emplace(tensor.name(), Initializer{std::move(*stored), false, {}, {}}).second)
-        return inputError(fmt::format("{}: two initializers are called '{}'", model.path, tensor.name()));
-      order.push_back(tensor.name());
-      resolved[tensor.name()] = tensor.name();
-    }
-    for (size_t i = 0; i < flat.nodes.size(); ++i) CLEAVE_RETURN_IF_ERROR(collectNode(i));
-    for (const ::onnx::ValueInfoProto &output : model.proto.graph().output())
-      direct.insert(resolvedName(output.name()));
-    for (const auto &[value, initial] : resolved) valuesOf[initial].push_back(value);
-    return Status::ok();
-  }
-
-  Status collectNode(size_t i) {
-    const ::onnx::NodeProto &node = *flat.nodes[i].node;
-    bool standard = canonicalDomain(node.domain()).empty();
-    if (standard && node.op_type() == "Constant" && node.attribute_size() == 1 && node.attribute(0).has_t() &&
-        node.output_size() == 1) {
-      ::onnx::TensorProto tensor = node.attribute(0).t();
-      tensor.set_name(node.output(0));
-      Result<StoredTensor> stored = store.locate(tensor);
-      if (!stored) return stored.status();
-      initializers.emplace(node.output(0), Initializer{std::move(*stored), true, {}, {}});
-      order.push_back(node.output(0));
-      resolved[node.output(0)] = node.output(0);
-      table.dissolved[i] = true;
-      return Status::ok();
-    }
-    if (standard && node.op_type() == "Identity" && node.input_size() == 1 && node.output_size() == 1 &&
-        resolved.count(node.input(0))) {
-      resolved[node.output(0)] = resolvedName(node.input(0));
-      table.dissolved[i] = true;
-      return Status::ok();
-    }
-    for (int operand = 0; operand < node.input_size(); ++operand) {
-      auto found = resolved.find(node.input(operand));
-      if (found == resolved.end()) continue;
-      Initializer &initializer = initializers.at(found->second);
-      initializer.uses.push_back({i, operand});
-      if (found->first != found->second) initializer.identity[{i, operand}] = found->first;
-    }
-    for (const ::onnx::AttributeProto &attribute : node.attribute())
-      if (attribute.has_g()) collectCaptures(attribute.g());
-    return Status::ok();
-  }
-
-  // Initializers that a subgraph reads from around it.
-  void collectCaptures(const ::onnx::GraphProto &graph) {
-    for (const ::onnx::NodeProto &node : graph.node()) {
-      for (const std::string &input : node.input())
-        if (resolved.count(input)) direct.insert(resolvedName(input));
-      for (const ::onnx::AttributeProto &attribute : node.attribute())
-        if (attribute.has_g()) collectCaptures(attribute.g());
-    }
-    for (const ::onnx::ValueInfoProto &output : graph.output())
-      if (resolved.count(output.name())) direct.insert(resolvedName(output.name()));
-  }
-
-  std::string resolvedName(const std::string &value) const {
-    auto found = resolved.find(value);
-    return found == resolved.end() ? value : found->second;
+  void tie(const std::string &alias, const std::string &to, bool isTurned, const std::string &why) {
+    aliasOf[alias] = {to, isTurned};
+    table.ties.push_back(why + "; `ties: as_exported` separates them");
+    table.sharing.push_back(table.ties.back());
   }
 
   // An embedding that the exporter wrote a second time, usually transposed, for the head.
   void mergeEqualMatrices() {
-    if (options.ties != recipe::Ties::Auto) return;
-    for (const std::string &tableName : order) {
-      Initializer &embedding = initializers.at(tableName);
+    for (const std::string &tableName : initializers.order) {
+      const Initializer &embedding = initializers.at(tableName);
       const StoredTensor &rows = embedding.tensor;
-      if (rows.shape.size() != 2 || !rows.isFloat() || !rows.bytes || !readByGather(index, embedding.uses) ||
+      if (rows.shape.size() != 2 || !rows.isFloat() || !rows.bytes || !index.isGathered(embedding.uses) ||
           allEqual(rows))
         continue;
-      for (const std::string &headName : order) {
-        if (headName == tableName || aliasOf.count(headName)) continue;
-        Initializer &head = initializers.at(headName);
-        if (head.tensor.length != rows.length || !readByProduct(index, head.uses) || readByGather(index, head.uses))
+      for (const std::string &headName : initializers.order) {
+        if (headName == tableName || aliasOf.contains(headName)) continue;
+        const Initializer &head = initializers.at(headName);
+        if (head.tensor.length != rows.length || !index.isMultiplied(head.uses) || index.isGathered(head.uses))
           continue;
-        bool same = sameContent(rows, head.tensor);
-        if (!same && !transposedContent(rows, head.tensor)) continue;
-        aliasOf[headName] = {tableName, !same};
-        table.ties.push_back(
-            fmt::format("'{}' holds the same numbers as '{}'{}: one parameter (an embedding and its head); "
-                        "`ties: as_exported` separates them",
-                        headName, tableName, same ? "" : " transposed"));
-        table.sharing.push_back(table.ties.back());
+        const bool same = sameContent(rows, head.tensor);
+        if (same || transposedContent(rows, head.tensor))
+          tie(headName, tableName, !same,
+              fmt::format("'{}' holds the same numbers as '{}'{}: one parameter (an embedding and its head)", headName,
+                          tableName, same ? "" : " transposed"));
       }
-    }
-  }
-
-  // Who exported the model, and where weights are: "blocks" of "blocks.0.attention.weight".
-  void collectModules() {
-    isTorchScript = model.proto.producer_name() == "pytorch" &&
-                    std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
-    for (const auto &[name, initializer] : initializers) {
-      auto isWeight = [&](const Use &use) { return isWeightOperand(opOf(use), use.operand); };
-      if (initializer.tensor.isFloat() && initializer.tensor.elements() > 1 &&
-          std::ranges::any_of(initializer.uses, isWeight))
-        modules.insert(name.substr(0, name.find('.')));
     }
   }
 
   // A weight that several nodes read, which the exporter wrote for each of them anew.
   void mergeFoldedCopies() {
-    if (options.ties != recipe::Ties::Auto) return;
     std::map<std::string, std::string> firstOf; // by origin
-    for (const std::string &name : order) {
-      const std::string origin = renamedFrom(name);
-      if (origin.empty() || aliasOf.count(name)) continue;
-      auto [first, isFirst] = firstOf.try_emplace(origin, initializers.count(origin) ? origin : name);
+    for (const std::string &name : initializers.order) {
+      const std::string origin = evidence.madeFrom(name);
+      if (origin.empty() || aliasOf.contains(name)) continue;
+      auto [first, isFirst] = firstOf.try_emplace(origin, initializers.has(origin) ? origin : name);
       if (first->second == name) continue;
       std::string target = first->second;
       for (auto tied = aliasOf.find(target); tied != aliasOf.end(); tied = aliasOf.find(target))
@@ -180,16 +101,15 @@ private:
       const StoredTensor &kept = initializers.at(target).tensor, &copy = initializers.at(name).tensor;
       if (!copy.isFloat()) continue;
       const bool isKnown = kept.bytes && copy.bytes;
-      bool same = isKnown ? sameContent(kept, copy) : kept.dataType == copy.dataType && kept.shape == copy.shape;
+      const bool same = isKnown ? sameContent(kept, copy) : kept.dataType == copy.dataType && kept.shape == copy.shape;
       const bool isTurned = !same && (isKnown ? transposedContent(kept, copy) : isTransposedShape(kept, copy));
       // Without the weights' file nothing tells a computation from a copy but where it is read.
-      if (!same && !isTurned && isKnown) apart.insert({target, name});
-      if ((!same && !isTurned) || (!isKnown && !(isReadAsMatrix(target) && isReadAsMatrix(name)))) continue;
-      aliasOf[name] = {target, isTurned};
-      table.ties.push_back(fmt::format("'{}' was made from '{}'{}: one parameter with '{}'; `ties: as_exported` "
-                                       "separates them",
-                                       name, origin, same || target != origin ? "" : ", transposed", target));
-      table.sharing.push_back(table.ties.back());
+      if (!same && !isTurned && isKnown) evidence.notCopies.insert({target, name});
+      if ((!same && !isTurned) || (!isKnown && !(evidence.isReadAsMatrix(target) && evidence.isReadAsMatrix(name))))
+        continue;
+      tie(name, target, isTurned,
+          fmt::format("'{}' was made from '{}'{}: one parameter with '{}'", name, origin,
+                      same || target != origin ? "" : ", transposed", target));
     }
   }
 
@@ -197,61 +117,137 @@ private:
     return a.dataType == b.dataType && a.shape.size() == 2 && b.shape == std::vector{a.shape[1], a.shape[0]};
   }
 
-  void collectMerged() {
-    std::set<std::string> held;
-    for (const auto &[name, initializer] : initializers) {
-      held.insert(name);
-      const std::vector<std::string> &origins = statementOf(name).foldedFrom;
-      held.insert(origins.begin(), origins.end());
-    }
-    for (const auto &[name, statement] : statements) {
-      if (statement.kind != ExporterStatement::Kind::Parameter) continue;
-      merged.isKnown = true;
-      if (!held.contains(name)) merged.names.insert(name);
-    }
-  }
-
-  // Operators by which exporters copy and transpose, and seldom compute.
-  bool isReadAsMatrix(const std::string &name) const {
-    const std::vector<Use> &uses = initializers.at(name).uses;
-    return isMatrix(name) && (readByProduct(index, uses) || readByGather(index, uses));
-  }
-
-  // The one value that the exporter made this initializer from, as when it transposes a weight; "": none, or several.
-  std::string renamedFrom(const std::string &name) const {
-    const std::vector<std::string> &origins = statementOf(name).foldedFrom;
-    return origins.size() == 1 && initializers.at(name).tensor.elements() > 1 ? origins.front() : "";
-  }
-
-  const ExporterStatement &statementOf(const std::string &name) const {
-    static const ExporterStatement nothing;
-    auto found = statements.find(name);
-    return found == statements.end() ? nothing : found->second;
-  }
-
-  Status classify(const std::string &name, Initializer &initializer) {
-    if (aliasOf.count(name)) return Status::ok(); // with its embedding
+  Status classify(const std::string &name) {
+    if (aliasOf.contains(name)) return Status::ok(); // with its embedding
     std::vector<Use> shapes, others;
     bool hasStatistics = false;
-    for (const Use &use : initializer.uses) {
-      const std::string &op = opOf(use);
-      if (isStatistic(use))
+    for (const Use &use : initializers.at(name).uses) {
+      const std::string &op = index.op(use);
+      if (isStatistic(index, use))
         hasStatistics = true;
       else
         (op == "Shape" || op == "Size" ? shapes : others).push_back(use);
     }
-    const bool isMore = !others.empty() || direct.count(name) || (!hasStatistics && !shapes.empty());
-    return isMore ? classifyWeights(name, initializer, others, shapes) : Status::ok();
+    if (others.empty() && !initializers.direct.contains(name) && (hasStatistics || shapes.empty())) return Status::ok();
+    std::vector<std::pair<std::string, std::vector<Use>>> groups = groupsOf(name, others);
+    groups.front().second.insert(groups.front().second.end(), shapes.begin(), shapes.end());
+    if (groups.size() > 1) {
+      table.ties.push_back(tellMerged(evidence, name, others, groups.size()));
+      table.sharing.push_back(table.ties.back());
+    }
+    bool keepsName = true;
+    for (const auto &[key, uses] : groups) {
+      CLEAVE_RETURN_IF_ERROR(classifyGroup(name, key, uses, keepsName));
+      keepsName = false;
+    }
+    return Status::ok();
   }
 
-  bool isStatistic(const Use &use) const { return opOf(use) == "BatchNormalization" && use.operand >= 3; }
+  // Uses by the parameter that each of them reads, in the order of their first ones: "" where nothing tells, or the
+  // only one. Numbers of operations are never one with a parameter.
+  std::vector<std::pair<std::string, std::vector<Use>>> groupsOf(const std::string &name,
+                                                                 const std::vector<Use> &uses) {
+    static const std::string literal = " ";
+    std::vector<std::pair<std::string, std::vector<Use>>> groups;
+    bool isAllTold = true;
+    for (const Use &use : uses) {
+      std::string key = metadata.isSigned() && metadata.isLiteral(use) ? literal : keyOf(name, use);
+      if (options.ties != recipe::Ties::Auto && key != literal) key = "";
+      isAllTold &= !key.empty();
+      auto home = std::ranges::find(groups, key, &std::pair<std::string, std::vector<Use>>::first);
+      if (home == groups.end()) home = groups.insert(groups.end(), {key, {}});
+      home->second.push_back(use);
+    }
+    const bool isParameters = std::ranges::any_of(groups, [](const auto &one) { return one.first != literal; });
+    if (groups.size() <= 1 || !initializers.at(name).tensor.isFloat() || !isParameters ||
+        (!isAllTold && !metadata.isSigned()))
+      return {{groups.size() == 1 && groups[0].first != literal ? groups[0].first : "", uses}};
+    std::ranges::stable_partition(groups, [&](const auto &one) { return one.first != literal; });
+    return groups;
+  }
+
+  // PyTorch's name of the parameter that a use reads: `dynamo` says it, TorchScript by an Identity's name.
+  std::string keyOf(const std::string &name, const Use &use) const {
+    if (isTorchScript()) return isGivenName(index.value(use)) ? index.value(use) : "";
+    const std::string key = metadata.keyOf(use);
+    const bool isOfIt = key == name || evidence.missing.contains(key) ||
+                        std::ranges::count(metadata.parametersOf(name), key) > 0 || metadata.isParameter(name);
+    return isOfIt ? key : "";
+  }
+
+  Status classifyGroup(const std::string &name, const std::string &key, const std::vector<Use> &uses, bool keepsName) {
+    const Initializer &initializer = initializers.at(name);
+    const bool isLiteral = key == " ";
+    Parameter parameter;
+    parameter.tensor = initializer.tensor;
+    decide(name, isLiteral || isTorchScript() ? "" : key, uses, parameter);
+    if (parameter.trainable && !initializer.tensor.inFile)
+      return inputError(
+          fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
+                      "save the model again with onnx.save, which writes raw data",
+                      model.path, name));
+    std::vector<std::vector<Use>> parts = {uses};
+    if (parameter.trainable) {
+      const TieDecision decision = groupUses(evidence, name, uses, options.ties, key);
+      parts = decision.groups;
+      if (!decision.text.empty()) table.ties.push_back(decision.text);
+      if (decision.isTold) table.sharing.push_back(decision.text);
+      if (decision.isDoubtful) table.doubts.push_back({doubts::shared, name, "ties"});
+    }
+    for (const std::vector<Use> &part : parts) {
+      parameter.uses = part;
+      add(name, parameter, keepsName);
+      keepsName = false;
+    }
+    return Status::ok();
+  }
+
+  // The recipe's word comes first, then the rules'.
+  void decide(const std::string &name, const std::string &key, const std::vector<Use> &uses, Parameter &parameter) {
+    const StoredTensor &tensor = parameter.tensor;
+    recipe::ParameterNames names{key.empty() ? name : key, {}, {}};
+    if (const std::string origin = evidence.madeFrom(name); !origin.empty()) names.aliases.push_back(origin);
+    if (metadata.parametersOf(name).size() == 1) names.aliases.push_back(metadata.parametersOf(name).front());
+    for (const Use &use : uses) names.nodes.push_back(index.flat.nodes[use.node].name);
+    auto setConstant = [&](int64_t limit, std::string why) {
+      parameter.role = tensor.bytes && tensor.length <= limit ? Role::Constant : Role::Parameter;
+      parameter.why = std::move(why);
+    };
+    Decision decision = decideRole(evidence, name, key, uses);
+    const bool isNumber = initializers.at(name).fromNode && tensor.elements() <= 1;
+    const std::optional<bool> wanted = decision.isFree ? roles.trains(names, isNumber) : std::nullopt;
+    if (!wanted && decision.conclusion == Conclusion::Constant) setConstant(decision.limit, decision.why);
+    if (!wanted && decision.doubt && (roles.trainsAll || decision.conclusion == Conclusion::Constant))
+      doubt(name, decision);
+    if (!wanted && decision.conclusion == Conclusion::Constant) return;
+    parameter.isWeight = true;
+    if (!wanted.value_or(roles.trainsAll))
+      return setConstant(options.keepsFrozen ? -1 : frozenConstantLimit,
+                         wanted ? "frozen by the recipe" : "not named by `trainable`");
+    parameter.trainable = true;
+    parameter.why = wanted ? "named by the recipe" : decision.why;
+  }
+
+  void doubt(const std::string &name, const Decision &decision) {
+    if (decision.doubt == doubts::lost || decision.doubt == doubts::computed) {
+      const bool isLost = decision.doubt == doubts::lost;
+      for (const std::string &origin : metadata.parametersOf(name))
+        if (isLost && initializers.has(origin))
+          table.doubts.push_back({doubts::partial, origin, ""});
+        else
+          table.doubts.push_back({decision.doubt, origin, isLost ? "frozen" : "trainable"});
+      return;
+    }
+    table.doubts.push_back(
+        {decision.doubt, name, decision.conclusion == Conclusion::Constant ? "buffer" : "parameter"});
+  }
 
   // Statistics of one module are one tensor, however often it runs: nodes that read one scale. Once weights are
   // classified.
-  void classifyStatistics(const std::string &name, const Initializer &initializer) {
+  void classifyStatistics(const std::string &name) {
     std::vector<std::pair<std::optional<size_t>, std::vector<Use>>> modules; // by the scale's parameter
-    for (const Use &use : initializer.uses) {
-      if (!isStatistic(use)) continue;
+    for (const Use &use : initializers.at(name).uses) {
+      if (!isStatistic(index, use)) continue;
       auto scale = table.byUse.find({use.node, 1});
       std::optional<size_t> read;
       if (scale != table.byUse.end()) read = scale->second.parameter;
@@ -263,189 +259,20 @@ private:
     }
     for (auto &[read, uses] : modules) {
       Parameter parameter;
+      parameter.tensor = initializers.at(name).tensor;
       parameter.role = Role::RunningStatistic;
       parameter.why = uses.front().operand == 3 ? "running mean" : "running variance";
       parameter.uses = uses;
-      add(name, initializer, std::move(parameter), taken.count(name) == 0);
+      add(name, std::move(parameter), !taken.contains(name));
     }
-  }
-
-  // `shapes` are uses that only ask for the shape: they go with the first parameter.
-  Status classifyWeights(const std::string &name, Initializer &initializer, const std::vector<Use> &uses,
-                         const std::vector<Use> &shapes) {
-    if (options.ties == recipe::Ties::Auto && initializer.tensor.isFloat() && isOfParameters(name))
-      if (std::vector<std::vector<Use>> merged = groupByKey(uses, [&](const Use &use) { return keyOf(use); });
-          merged.size() > 1)
-        return classifyMerged(name, initializer, uses, std::move(merged), shapes);
-    Parameter parameter;
-    parameter.tensor = initializer.tensor;
-    std::vector<std::string> aliases;
-    if (std::string origin = renamedFrom(name); !origin.empty()) aliases.push_back(origin);
-    decideRole(initializer, uses, {name, nodesOf(uses), aliases}, parameter);
-    if (parameter.trainable) CLEAVE_RETURN_IF_ERROR(checkReadable(name, initializer));
-    std::vector<std::vector<Use>> groups = {uses};
-    if (parameter.trainable) {
-      TieDecision decision;
-      groups = groupUses(
-          index, initializer.tensor, uses, options.ties, [&](const std::string &v) { return isMatrix(v); },
-          [&](const std::string &v) {
-            return statementOf(v).kind == ExporterStatement::Kind::Parameter && !initializers.contains(v);
-          },
-          merged, [&](const Use &use) { return isOfParameters(name) ? keyOf(use) : ""; }, decision);
-      if (!decision.text.empty()) table.ties.push_back(decision.text);
-      if (decision.isGuess) table.sharing.push_back(decision.text);
-    }
-    for (size_t i = 0; i < groups.size(); ++i) {
-      Parameter copy = parameter;
-      copy.uses = groups[i];
-      if (i == 0) copy.uses.insert(copy.uses.end(), shapes.begin(), shapes.end());
-      add(name, initializer, std::move(copy), i == 0);
-    }
-    return Status::ok();
-  }
-
-  // Whether operations may mean this initializer by a parameter: those have constants of their own, too.
-  bool isOfParameters(const std::string &name) const {
-    const ExporterStatement &stated = statementOf(name);
-    return isTorchScript || stated.kind == ExporterStatement::Kind::Parameter || !stated.parameters.empty();
-  }
-
-  // An initializer that several of PyTorch's parameters were merged into. Each is frozen or trained by its own name.
-  Status classifyMerged(const std::string &name, Initializer &initializer, const std::vector<Use> &uses,
-                        std::vector<std::vector<Use>> groups, const std::vector<Use> &shapes) {
-    std::vector<Parameter> parameters;
-    for (const std::vector<Use> &group : groups) {
-      Parameter &parameter = parameters.emplace_back();
-      parameter.tensor = initializer.tensor;
-      decideRole(initializer, group, {keyOf(group.front()), nodesOf(group), {}}, parameter);
-    }
-    if (std::ranges::none_of(parameters, &Parameter::trainable)) { // nothing tells them apart
-      groups = {uses};
-      parameters.resize(1);
-    } else {
-      CLEAVE_RETURN_IF_ERROR(checkReadable(name, initializer));
-      table.ties.push_back(tellMerged(index, name, uses, groups.size()));
-      table.sharing.push_back(table.ties.back());
-    }
-    groups.front().insert(groups.front().end(), shapes.begin(), shapes.end());
-    for (size_t i = 0; i < groups.size(); ++i) {
-      parameters[i].uses = groups[i];
-      add(name, initializer, std::move(parameters[i]), i == 0);
-    }
-    return Status::ok();
-  }
-
-  Status checkReadable(const std::string &name, const Initializer &initializer) const {
-    if (initializer.tensor.inFile) return Status::ok();
-    return inputError(
-        fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
-                    "save the model again with onnx.save, which writes raw data",
-                    model.path, name));
-  }
-
-  std::vector<std::string> nodesOf(const std::vector<Use> &uses) const {
-    std::vector<std::string> nodes;
-    nodes.reserve(uses.size());
-    for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
-    return nodes;
-  }
-
-  // PyTorch's name of the parameter that a use reads: `dynamo` says it, TorchScript by an Identity's name.
-  std::string keyOf(const Use &use) const {
-    const std::string &value = flat.nodes[use.node].node->input(use.operand);
-    if (isTorchScript) return isGivenName(value) ? value : "";
-    return reads.keyOf(use);
-  }
-
-  const std::string &opOf(const Use &use) const { return flat.nodes[use.node].node->op_type(); }
-
-  void decideRole(const Initializer &initializer, const std::vector<Use> &uses, const recipe::ParameterNames &names,
-                  Parameter &parameter) const {
-    const StoredTensor &tensor = initializer.tensor;
-    auto constantUpTo = [&](int64_t bytes, std::string why) {
-      parameter.role = tensor.bytes && tensor.length <= bytes ? Role::Constant : Role::Parameter;
-      parameter.why = std::move(why);
-    };
-    auto configuration = [&](const Use &use) { return isConfiguration(opOf(use), use.operand); };
-    const int64_t frozenLimit = options.keepsFrozen ? -1 : frozenConstantLimit;
-    if (!tensor.isFloat() &&
-        std::ranges::any_of(uses, [&](const Use &use) { return isQuantizedOperand(opOf(use), use.operand); }))
-      return constantUpTo(frozenLimit, "quantized: its integers do not train");
-    if (!tensor.isFloat()) return constantUpTo(integerConstantLimit, "integers do not train");
-    if (uses.empty() && !direct.count(names.name)) return constantUpTo(frozenConstantLimit, "only its shape is used");
-    if (!uses.empty() && std::all_of(uses.begin(), uses.end(), configuration))
-      return constantUpTo(maskConstantLimit, "configures its node");
-    auto compared = [&](const Use &use) { return isComparison(opOf(use)); };
-    if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
-      return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
-    // Scalars of Constant nodes are called after their module: a glob over modules does not mean them.
-    const bool isScalarOfNode = initializer.fromNode && tensor.elements() <= 1;
-    bool named = isScalarOfNode ? isNamedExactly(names.name) : intended.match(names).has_value();
-    const ExporterStatement &stated = statementOf(names.name);
-    if (!named && stated.kind == ExporterStatement::Kind::Buffer)
-      return constantUpTo(frozenConstantLimit,
-                          stated.foldedFrom.empty()
-                              ? "a buffer, as the exporter says; name it in `trainable` to train it"
-                              : "computed from no parameter, as the exporter says");
-    // A signature's parameter may be frozen (sinusoids in an nn.Embedding), so what its numbers say counts there too.
-    if (!named) {
-      const bool isStated = stated.kind == ExporterStatement::Kind::Parameter;
-      if (!isStated && std::ranges::any_of(uses, [&](const Use &use) { return isComparedPast(index, use.node); }))
-        return constantUpTo(frozenConstantLimit,
-                            "compared with: a grid or a limit; name it in `trainable` to train it");
-      if (!isStated && tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(index, tensor, uses)) &&
-          !hasWeightUse(index, tensor, uses))
-        return constantUpTo(maskConstantLimit, "a single number");
-      if (!isStated && initializer.fromNode &&
-          !(weightsAreNodes && tensor.elements() > 1 && isReadAsWeight(index, tensor, uses)))
-        return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
-      if (!isLargeWeight(index, tensor, uses) && looksLikeMask(tensor))
-        return constantUpTo(maskConstantLimit, "mask: of -inf, NaN or nothing but 0 and -100 or less");
-      if (isRotary(index, tensor, uses, isStated) || (!isLargeWeight(index, tensor, uses) && isTableOfAngles(tensor)))
-        return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
-      if (!isLargeWeight(index, tensor, uses) && isSinusoidal(tensor))
-        return constantUpTo(frozenConstantLimit, "a table of sinusoidal positions; name it in `trainable` to train it");
-      if (!isStated &&
-          isNeutral(index, tensor, uses, [&](const std::string &value) { return resolved.contains(value); }))
-        return constantUpTo(frozenConstantLimit,
-                            "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
-    }
-    parameter.isWeight = true;
-    if (!named && !isAnyTrained) return constantUpTo(frozenLimit, "not named by `trainable`");
-    parameter.trainable = true;
-    parameter.why = named ? "named by `trainable`" : "matches `trainable`";
-  }
-
-  bool isNamedExactly(const std::string &name) const {
-    return std::ranges::any_of(options.trainable, [&](const std::string &pattern) {
-      return pattern == name || pattern == recipe::exactly(name);
-    });
-  }
-
-  // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha" beside weights of "blocks", and
-  // "alpha" where PyTorch exported the model by way of TorchScript, whose nodes are called "/blocks.0/Mul" and its own
-  // constants "onnx::Mul_7".
-  bool isOfModule(const std::string &name) const {
-    bool isPath = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-      return std::isalnum(c) || c == '_' || c == '.';
-    }) && !std::isdigit(static_cast<unsigned char>(name.front()));
-    if (!isPath) return false;
-    if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
-    return isTorchScript;
-  }
-
-  bool isMatrix(const std::string &value) const {
-    auto found = resolved.find(value);
-    if (found == resolved.end()) return false;
-    const StoredTensor &tensor = initializers.at(found->second).tensor;
-    return tensor.isFloat() && tensor.shape.size() >= 2 && tensor.elements() > 1;
   }
 
   // The name of an untied copy: of the Identity it was read through, if there is just one; else "name#2".
-  std::string copyName(const std::string &name, const Initializer &initializer, const std::vector<Use> &uses) {
+  std::string copyName(const std::string &name, const std::vector<Use> &uses) {
+    const Initializer &initializer = initializers.at(name);
     std::set<std::string> through;
     for (const Use &use : uses) {
-      auto found = initializer.identity.find({use.node, use.operand});
+      auto found = initializer.identity.find(use);
       through.insert(found == initializer.identity.end() ? "" : found->second);
     }
     if (through.size() == 1 && !through.begin()->empty() && taken.insert(*through.begin()).second)
@@ -454,23 +281,21 @@ private:
       if (std::string copy = fmt::format("{}#{}", name, number); taken.insert(copy).second) return copy;
   }
 
-  void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
-    parameter.tensor = initializer.tensor;
-    parameter.foldedFrom = statementOf(name).foldedFrom;
-    if (keepsName && isAnyTrained && !isCopyOfOne(name)) addComputed(name, parameter.trainable);
-    parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
+  void add(const std::string &name, Parameter parameter, bool keepsName) {
+    parameter.foldedFrom = metadata.foldedFrom(name);
+    parameter.name = keepsName ? name : copyName(name, parameter.uses);
     taken.insert(parameter.name);
-    size_t at = table.parameters.size();
-    for (const Use &use : parameter.uses) table.byUse[{use.node, use.operand}] = {at, false};
+    const size_t at = table.parameters.size();
+    for (const Use &use : parameter.uses) table.byUse[use] = {at, false};
     if (keepsName) {
-      for (const std::string &value : valuesOf[name]) table.byValue[value] = {at, false};
+      for (const std::string &value : initializers.valuesOf.at(name)) table.byValue[value] = {at, false};
       for (const auto &[alias, target] : aliasOf) {
         if (target.first != name) continue;
         (target.second ? parameter.transposedAliases : parameter.aliases).push_back(alias);
         const std::vector<Use> &uses = initializers.at(alias).uses;
-        for (const Use &use : uses) table.byUse[{use.node, use.operand}] = {at, target.second};
+        for (const Use &use : uses) table.byUse[use] = {at, target.second};
         parameter.uses.insert(parameter.uses.end(), uses.begin(), uses.end());
-        for (const std::string &value : valuesOf[alias]) table.byValue[value] = {at, target.second};
+        for (const std::string &value : initializers.valuesOf.at(alias)) table.byValue[value] = {at, target.second};
       }
     }
     table.parameters.push_back(std::move(parameter));
@@ -497,74 +322,83 @@ private:
     }
   }
 
-  // Was it made of one parameter, and may it be that, only renamed or transposed?
-  bool isCopyOfOne(const std::string &name) const {
-    const std::string origin = renamedFrom(name);
-    if (origin.empty() || apart.contains(name)) return false;
-    // Beside matrices, what a dimension was put into: [32, 1, 1].
-    const std::vector<int64_t> &shape = initializers.at(name).tensor.shape;
-    const bool isUnsqueezed = shape.size() > 1 && std::ranges::count(shape, 1) > 0;
-    return initializers.contains(origin) || isReadAsMatrix(name) || isUnsqueezed;
-  }
-
-  // For a tensor that was computed from parameters, which the file may have no longer.
-  void addComputed(const std::string &computed, bool trains) {
-    for (const std::string &origin : statementOf(computed).parameters) {
-      const bool isKept = initializers.contains(origin);
-      if (trains)
-        computations.changed.push_back({origin, computed, isKept});
-      else if (!isKept)
-        computations.lost.insert("'" + origin + "'");
+  // What the exporter says of single nodes.
+  void readNodes() {
+    for (size_t i = 0; i < index.flat.nodes.size(); ++i) {
+      const std::string &op = index.flat.nodes[i].node->op_type();
+      if (std::optional<int64_t> row = metadata.paddingRow(i); row && op == "Gather") table.paddingRows[i] = *row;
+      if (op == "BatchNormalization" && metadata.trainsNorm(i)) table.trainingNorms.insert(i);
+      if (!metadata.isOfFoldedNorm(i)) continue;
+      const std::string module = moduleOfKey(metadata.keyAt(i, Place::Weight));
+      if (metadata.trainsNorm(i))
+        table.doubts.push_back({doubts::foldedNorm, module, ""});
+      else
+        table.notes.push_back(
+            fmt::format("the exporter folded the BatchNorm '{}' into the layer before it: neither its "
+                        "scale nor its statistics are in the file",
+                        module));
     }
   }
 
-  // PyTorch's exporter leaves biases out that are zero when it exports (those of a fresh attention's `out_proj`).
-  void addBiasesLeftOut() {
-    static const std::set<std::string> biased = {"Gemm", "Conv", "ConvTranspose"};
-    for (const FlatNode &flatNode : flat.nodes) {
-      const ::onnx::NodeProto &node = *flatNode.node;
-      if (!biased.count(node.op_type()) || node.input_size() < 2 || (node.input_size() > 2 && !node.input(2).empty()))
-        continue;
-      const std::string weight = resolvedName(node.input(1));
-      if (!initializers.contains(weight)) continue;
-      for (std::string name : {weight, renamedFrom(weight)}) {
-        constexpr std::string_view ending = "weight";
-        if (!name.ends_with(ending)) continue;
-        name.replace(name.size() - ending.size(), ending.size(), "bias");
-        // One that another constant was computed from is there as that.
-        auto isOfIt = [&](const auto &one) { return std::ranges::count(statementOf(one.first).parameters, name) > 0; };
-        if (statementOf(name).kind == ExporterStatement::Kind::Parameter && !initializers.contains(name) &&
-            std::ranges::none_of(initializers, isOfIt))
-          computations.leftOut.insert("'" + name + "'");
-      }
+  // Parameters that the exporter lists and that nothing of the file stands for.
+  void findAbsent() {
+    std::set<std::string> there;
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source != StateEntry::Source::Fill) there.insert(entry.key);
+    for (const Parameter &parameter : table.parameters)
+      there.insert(parameter.foldedFrom.begin(), parameter.foldedFrom.end());
+    const bool isMerged = !metadata.mergedOperation().empty();
+    for (const ListedTensor &tensor : metadata.state()) {
+      if (!tensor.isParameter || there.contains(tensor.key)) continue;
+      table.absent.push_back(tensor.key);
+      if (roles.freezes(tensor.key)) continue;
+      const bool isFolded = std::ranges::any_of(
+          table.state.norms, [&](const std::string &module) { return moduleOfKey(tensor.key) == module; });
+      if (isFolded) continue; // told as a norm
+      if (!roles.trainsAll && !isMerged) continue;
+      if (metadata.isRead(tensor.key) || !metadata.hasOperations())
+        table.doubts.push_back({doubts::leftOut, tensor.key, "frozen"});
+      else if (isMerged)
+        table.doubts.push_back({doubts::merged, tensor.key, ""});
     }
+  }
+
+  // A glob over modules may name a layer's bias and miss its weight, which the exporter called otherwise.
+  void noteBiasesAlone() {
+    std::map<std::string, size_t> weights;
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source == StateEntry::Source::Parameter && leafOfKey(entry.key) == "weight")
+        weights.emplace(moduleOfKey(entry.key), entry.parameter);
+    std::vector<std::string> told;
+    for (const StateEntry &entry : table.state.entries) {
+      if (entry.source != StateEntry::Source::Parameter || leafOfKey(entry.key) != "bias") continue;
+      auto weight = weights.find(moduleOfKey(entry.key));
+      if (table.parameters[entry.parameter].trainable && weight != weights.end() &&
+          !table.parameters[weight->second].trainable)
+        told.push_back(fmt::format("'{}' of '{}'", table.parameters[weight->second].name, moduleOfKey(entry.key)));
+    }
+    if (!told.empty())
+      table.notes.push_back(fmt::format("weights that do not train, though the biases beside them do: {}; `trainable` "
+                                        "names parameters as `cleave inspect` shows them",
+                                        names::firstFew(told, 4)));
   }
 
   const ModelFile &model;
-  const FlatGraph &flat;
-  TensorStore &store;
+  const Initializers &initializers;
+  const GraphIndex &index;
   const ImportOptions &options;
-  // A pattern other than "*" is somebody's intention; "*" means what is plausibly a weight.
-  const bool isAnyTrained;
-  const recipe::ParameterPatterns intended;
-  GraphIndex index;
-  const ExporterStatements statements;
-  const StatedReads reads;
-  MergedParameters merged; // known once the initializers are
+  const RecipeRoles roles;
+  const ExporterMetadata metadata;
+  Evidence evidence;
   ParameterTable table;
-  std::map<std::string, Initializer> initializers;
-  std::vector<std::string> order;
-  std::map<std::string, std::string> resolved;              // value -> initializer, through Identity
-  std::map<std::string, std::vector<std::string>> valuesOf; // the inverse
-  bool weightsAreNodes = false;  // no initializer is of real numbers: Constant nodes hold them
-  bool isTorchScript = false;    // PyTorch's exporter that names nodes after modules
-  std::set<std::string> modules; // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
-  std::set<std::string> apart;  // made from one value, with other numbers than another that was made from it
-  std::set<std::string> direct; // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
-  Computations computations;
 };
+
+std::vector<std::string> without(std::vector<std::string> patterns, const std::string &one) {
+  std::erase(patterns, one);
+  return patterns;
+}
 
 } // namespace
 
@@ -573,9 +407,39 @@ ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
                         .ties = recipe.ties,
                         .loss = {},
                         .keepsFrozen = recipe.keepsFrozenWeights(),
-                        .init = recipe.init};
+                        .init = recipe.init,
+                        .frozen = recipe.frozen,
+                        .roles = recipe.roles};
   if (recipe.loss.kind == recipe::LossKind::Output) options.loss = recipe.loss.output;
   return options;
+}
+
+RecipeRoles::RecipeRoles(const ImportOptions &options)
+    : trainsAll(std::ranges::count(options.trainable, "*") > 0), options(options),
+      named(without(options.trainable, "*")), frozen(options.frozen) {}
+
+std::optional<bool> RecipeRoles::trains(const recipe::ParameterNames &names, bool isNumber) const {
+  std::vector<std::string> all = names.aliases;
+  all.push_back(names.name);
+  for (const std::string &name : all)
+    if (auto role = options.roles.find(name); role != options.roles.end())
+      return role->second == recipe::TensorRole::Parameter;
+  if (isNumber) {
+    auto isNamed = [&](const std::string &pattern) {
+      return pattern == names.name || pattern == recipe::exactly(names.name);
+    };
+    return std::ranges::any_of(options.trainable, isNamed) ? std::optional(true) : std::nullopt;
+  }
+  if (frozen.match(names)) return false;
+  return named.match(names) ? std::optional(true) : std::nullopt;
+}
+
+bool RecipeRoles::freezes(const std::string &name) const { return trains({name, {}, {}}) == std::optional(false); }
+
+std::string Parameter::kind() const {
+  if (role == Role::RunningStatistic) return "running statistic";
+  if (trainable) return "trained";
+  return isWeight ? "frozen" : why.starts_with("a buffer") ? "buffer" : "constant";
 }
 
 std::string Parameter::symbol() const {
@@ -585,7 +449,15 @@ std::string Parameter::symbol() const {
 
 Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGraph &flat, TensorStore &store,
                                           const ImportOptions &options) {
-  return Classifier(model, flat, store, options).run();
+  Result<Initializers> initializers = Initializers::of(model, flat, store);
+  if (!initializers) return initializers.status();
+  const GraphIndex index(flat);
+  Result<std::optional<ModuleStatement>> statement = moduleStatement(model, *initializers);
+  if (!statement) return statement.status();
+  Result<ParameterTable> table = *statement ? statedParameters(**statement, *initializers, index, options)
+                                            : Classifier(model, *initializers, index, options).run();
+  if (table) finishState(table->state);
+  return table;
 }
 
 } // namespace cleave::import_

@@ -1,8 +1,8 @@
 // What each initializer is: a weight to train, a frozen one, a running statistic, a constant; and which initializers
-// are one parameter. Decided from how they are used and, where their file is there, from their values.
+// are one parameter.
 //
-// Exporters merge initializers with equal bytes (fresh zero biases, the ones of every LayerNorm), and leave a truly
-// tied pair (embedding and head) as one initializer or, transposed at export, as two. `ties: auto` tells them apart:
+// A file of `cleave.export` says it all (module_statement.h). Others are read by what their exporter says
+// (exporter_metadata.h), and where that is silent by rules (role_rules.h, ties.h), which leave doubts (doubts.h):
 //
 //     bias [64], all zero, used by Add "fc1" and Add "fc2" behind different weights   -> "bias", "bias#2"   untied
 //     wte [50257, 768], used by Gather and through a Transpose by MatMul              -> "wte"              tied
@@ -10,9 +10,11 @@
 //     val_4 and val_9, both written by the exporter from "fc.weight"                  -> "val_4", alias val_9 tied
 #pragma once
 #include "compiler/import/flatten.h"
+#include "compiler/import/graph_index.h"
 #include "compiler/import/tensor_store.h"
+#include "compiler/import/weights/doubts.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/recipe/recipe.h"
+#include "compiler/recipe/glob.h"
 
 namespace cleave::import_ {
 
@@ -22,17 +24,13 @@ struct ImportOptions {
   std::optional<std::string> loss = {}; // the output that is the loss: training_info may be what computes it
   bool keepsFrozen = false;             // weights that the recipe freezes are parameters, however small
   recipe::Init init = {};
+  std::vector<std::string> frozen = {}; // globs; they win over `trainable`
+  std::map<std::string, recipe::TensorRole> roles = {};
 
   static ImportOptions of(const recipe::Recipe &recipe);
 };
 
 enum class Role { Constant, Parameter, RunningStatistic };
-
-// One operand of a node that reads an initializer, possibly through Identity nodes.
-struct Use {
-  size_t node = 0; // index in FlatGraph::nodes
-  int operand = 0;
-};
 
 // A persistent tensor or constant of the module.
 struct Parameter {
@@ -47,6 +45,7 @@ struct Parameter {
   std::vector<std::string> foldedFrom; // what the exporter says that it was computed from
   std::vector<Use> uses;
 
+  std::string kind() const;   // for people: "trained", "frozen", "running statistic", "buffer", "constant"
   std::string symbol() const; // what plans and snapshots call it: the name, unless a function is called so
 };
 
@@ -56,17 +55,42 @@ struct Reading {
   bool transposed = false; // the operand is the parameter's transpose
 };
 
+// What an import rests on.
+enum class Source { Statement, Metadata, Rules };
+
 struct ParameterTable {
   std::vector<Parameter> parameters;
-  std::map<std::string, Reading> byValue;          // initializer or Identity output -> what it reads
-  std::map<std::pair<size_t, int>, Reading> byUse; // overrides byValue: untied copies
-  std::vector<bool> dissolved;                     // by node: an Identity of an initializer, not built
-  std::vector<std::string> ties;                   // decisions, in words
-  std::vector<std::string> sharing;                // those that change what the file shares, and guesses
-  std::vector<std::string> notes;                  // of parameters that the exporter has computed away
-  StateDict state;                                 // PyTorch's names
+  std::map<std::string, Reading> byValue; // initializer or Identity output -> what it reads
+  std::map<Use, Reading> byUse;           // overrides byValue: untied copies
+  std::vector<bool> dissolved;            // by node: an Identity of an initializer, not built
+  std::map<size_t, int64_t> paddingRows;  // by node: the row of an embedding's table that has no gradient
+  std::set<size_t> trainingNorms;         // BatchNormalization nodes that the exporter wrote as in eval()
+  std::vector<std::string> ties;          // decisions, in words
+  std::vector<std::string> sharing;       // those that change what the file shares
+  std::vector<std::string> notes;         // what a person would be surprised of
+  std::vector<Doubt> doubts;              // what would change the numbers, and is not known
+  std::vector<std::string> absent;        // parameters that the exporter lists and nothing of the file stands for
+  Source source = Source::Rules;
+  StateDict state; // PyTorch's names
 };
 
+// What the recipe says of tensors: `roles`, `frozen`, `trainable`.
+class RecipeRoles {
+public:
+  explicit RecipeRoles(const ImportOptions &options);
+
+  bool trainsAll = false; // "*": all that is a parameter
+  // Whether a tensor trains; none: the recipe says nothing of it but "*". `isNumber`: only its exact name counts, for
+  // numbers of Constant nodes, which are called after modules.
+  std::optional<bool> trains(const recipe::ParameterNames &names, bool isNumber = false) const;
+  bool freezes(const std::string &name) const;
+
+private:
+  const ImportOptions &options;
+  recipe::ParameterPatterns named, frozen;
+};
+
+// Errors: a parameter whose bytes cannot be read from the file; a statement that does not fit the file.
 Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGraph &flat, TensorStore &store,
                                           const ImportOptions &options);
 

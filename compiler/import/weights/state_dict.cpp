@@ -1,6 +1,6 @@
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/import/weights/exporter_statements.h"
 #include "compiler/import/weights/parameters.h"
+#include "compiler/import/weights/role_rules.h"
 #include "compiler/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -66,8 +66,6 @@ StateEntry entryOf(const ParameterTable &table, size_t parameter, bool isTranspo
   return entry;
 }
 
-bool isRecurrent(const std::string &op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
-
 // ONNX has the gates i, o, f, c of an LSTM and z, r, h of a GRU; PyTorch i, f, g (c), o and r, z, n (h).
 std::vector<StateEntry> recurrentEntries(const std::string &op, int operand, const std::vector<int64_t> &shape,
                                          const std::string &module, int layer) {
@@ -106,25 +104,30 @@ std::string moduleOfKey(const std::string &key) {
 
 std::string leafOfKey(const std::string &key) { return key.substr(key.rfind('.') + 1); }
 
-StateDict stateDictOf(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table) {
-  const bool isPyTorch = model.proto.producer_name() == "pytorch";
+StateDict stateDictOf(const ModelFile &model, const Evidence &evidence, const ParameterTable &table) {
+  const FlatGraph &flat = evidence.index.flat;
   const bool isTraced =
-      isPyTorch && std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
-  const bool isListed = !listedTensors(model.proto.graph()).empty();
+      model.proto.producer_name() == "pytorch" &&
+      std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
+  const bool isListed = !evidence.metadata.state().empty();
   if (!isListed && !isTraced) return fileNames(table);
-  StateDict dict = isListed ? listedStateDict(model, flat, table) : tracedStateDict(model, flat, table);
+  StateDict dict = isListed ? listedStateDict(evidence, table) : tracedStateDict(evidence, table);
   addUnnamed(flat, table, dict);
+  return dict;
+}
+
+void finishState(StateDict &state) {
   std::set<std::pair<size_t, int64_t>> seen; // parameter and its first element
-  for (StateEntry &entry : dict.entries)
+  for (StateEntry &entry : state.entries)
     if (entry.source == StateEntry::Source::Parameter)
       entry.isCopy = !seen.insert({entry.parameter, entry.ranges.empty() ? 0 : entry.ranges.front().begin}).second;
-  if (!dict.absent.empty())
-    dict.notes.push_back(fmt::format(
-        "`cleave export` cannot write these entries of PyTorch's state_dict, which the file has nothing of: '{}'{}; "
-        "`--base` takes them from the original checkpoint",
-        fmt::join(dict.absent.begin(), dict.absent.begin() + int(std::min<size_t>(dict.absent.size(), 6)), "', '"),
-        dict.absent.size() > 6 ? fmt::format(" ... ({} in all)", dict.absent.size()) : ""));
-  return dict;
+  std::vector<std::string> absent;
+  for (const std::string &key : state.absent) absent.push_back("'" + key + "'");
+  if (!absent.empty())
+    state.notes.push_back(
+        fmt::format("`cleave export` cannot write these entries of PyTorch's state_dict, which the file "
+                    "has nothing of: {}; `--base` takes them from the original checkpoint",
+                    names::firstFew(absent, 6)));
 }
 
 } // namespace cleave::import_

@@ -19,6 +19,7 @@
 
 namespace cleave::import_ {
 
+struct Evidence;
 struct ParameterTable;
 
 struct ElementRange {
@@ -48,23 +49,24 @@ struct StateDict {
   std::vector<StateEntry> entries; // in the order of the state_dict, as far as that is known
   std::vector<std::string> absent; // keys that the exporter lists and the file has nothing of
   std::vector<std::string> folded; // layers that hold a BatchNorm after them, of which nothing else is left
+  std::vector<std::string> norms;  // modules of BatchNorms that were folded, written as norms that change nothing
   std::vector<std::string> notes;  // what cannot be exported, or only as a guess
   bool isOfFile = false;           // nothing tells PyTorch's names and shapes: these are the file's
 };
 
-StateDict stateDictOf(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);
+StateDict stateDictOf(const ModelFile &model, const Evidence &evidence, const ParameterTable &table);
+void finishState(StateDict &state); // tied entries, notes of absent ones
 // Parameters and running statistics under their names in the file, each once, as they lie there.
 StateDict fileNames(const ParameterTable &table);
 
 // --- for the two ways of naming -------------------------------------------------------------------------------------
 
-StateDict listedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);
-StateDict tracedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);
+StateDict listedStateDict(const Evidence &evidence, const ParameterTable &table);
+StateDict tracedStateDict(const Evidence &evidence, const ParameterTable &table);
 
 // A parameter as it lies, or, a matrix, transposed.
 StateEntry entryOf(const ParameterTable &table, size_t parameter, bool isTransposed);
 
-bool isRecurrent(const std::string &op); // LSTM, GRU, RNN
 // Entries of a recurrent node's operand (1: W [directions, gates * hidden, in], 2: R, 3: B) of layer `layer` of
 // `module`: PyTorch's order of gates, one entry a direction; of B two, bias_ih and bias_hh. None where the shape is not
 // theirs.

@@ -1,10 +1,10 @@
 // The state_dict of a model from PyTorch's `dynamo` exporter, which lists it: each key is looked for by a name, by what
 // an initializer was made from, by the operations that read it, and by the module that reads a tied one.
 #include "compiler/import/tensor_values.h"
-#include "compiler/import/weights/exporter_statements.h"
 #include "compiler/import/weights/parameters.h"
+#include "compiler/import/weights/role_rules.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/import/weights/stated_reads.h"
+#include "compiler/names/first_few.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -15,9 +15,8 @@ namespace {
 
 class ListedStateDict {
 public:
-  ListedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table)
-      : flat(flat), table(table), listed(listedTensors(model.proto.graph())),
-        statements(exporterStatements(model.proto.graph())), reads(flat, listed) {
+  ListedStateDict(const Evidence &evidence, const ParameterTable &table)
+      : flat(evidence.index.flat), reads(evidence.metadata), listed(reads.state()), table(table) {
     for (const ListedTensor &tensor : listed) isKey.insert(tensor.key);
     for (const Parameter &parameter : table.parameters) ++tensorsOf[parameter.tensor.name];
   }
@@ -33,6 +32,7 @@ public:
     fillZeroBiases();
     fillFoldedNorms();
     StateDict dict;
+    dict.norms = folded;
     for (const ListedTensor &tensor : listed) {
       if (auto entry = entries.find(tensor.key); entry != entries.end()) {
         entry->second.key = tensor.key;
@@ -50,10 +50,15 @@ public:
       dict.notes.push_back(fmt::format("the file has only the rows that the model was exported with of {}: `cleave "
                                        "export` writes these, and with `--base` the others of the original checkpoint",
                                        fmt::join(parts, ", ")));
+    if (!reshaped.empty())
+      dict.notes.push_back(
+          fmt::format("the exporter has given other shapes to {}, and the file does not tell PyTorch's: "
+                      "`cleave export --base` takes them from the original checkpoint",
+                      names::firstFew(reshaped, 6)));
     if (!folded.empty())
       dict.notes.push_back(fmt::format("`cleave export` writes what the exporter folded into other layers as layers "
                                        "that change nothing: {}",
-                                       fmt::join(folded, ", ")));
+                                       names::firstFew(folded, 6)));
     return dict;
   }
 
@@ -78,17 +83,20 @@ private:
   bool isSplit(const Parameter &parameter) const { return tensorsOf.at(parameter.tensor.name) > 1; }
 
   std::string originOf(const std::string &initializer) const {
-    auto found = statements.find(initializer);
-    if (isKey.contains(initializer) || found == statements.end() || found->second.foldedFrom.size() != 1) return "";
-    return found->second.foldedFrom.front();
+    const std::vector<std::string> &origins = reads.foldedFrom(initializer);
+    return isKey.contains(initializer) || origins.size() != 1 ? "" : origins.front();
   }
 
-  // A matrix that the exporter made from one parameter is its transpose, but where the layer itself transposes it.
+  // A matrix that the exporter made from one parameter is its transpose, but where the layer itself transposes it, or
+  // an operation has moved the dimensions that it indexes to the front.
   bool isTurned(const Parameter &parameter, const std::string &initializer) const {
     if (originOf(initializer).empty() || parameter.tensor.shape.size() != 2) return false;
     return std::ranges::none_of(parameter.uses, [&](const Use &use) {
       const ::onnx::NodeProto &node = nodeOf(use);
       if (node.input(use.operand) != initializer) return false;
+      const StatedOperation &operation = reads.operation(use.node);
+      if (operation.target.starts_with("aten.index.") && operation.arguments.size() > 1)
+        return !operation.arguments[1].starts_with("[None");
       return node.op_type() == "Gather" ||
              (node.op_type() == "Gemm" && use.operand == 1 && number(node, "transB", 0) != 0);
     });
@@ -105,7 +113,8 @@ private:
 
   // Exporters copy matrices of products and tables, and seldom compute with them.
   bool isReadAsMatrix(const Parameter &parameter, const std::string &initializer) const {
-    static const std::set<std::string> readers = {"MatMul", "Gemm", "Gather", "Conv", "ConvTranspose", "Einsum"};
+    static const std::set<std::string> readers = {"MatMul", "Gemm",          "Gather", "GatherND",
+                                                  "Conv",   "ConvTranspose", "Einsum"};
     return parameter.tensor.shape.size() > 1 && std::ranges::any_of(parameter.uses, [&](const Use &use) {
              return nodeOf(use).input(use.operand) == initializer && readers.contains(nodeOf(use).op_type());
            });
@@ -131,12 +140,11 @@ private:
   void claimRecurrent() {
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      auto statement = statements.find(parameter.tensor.name);
-      if (statement == statements.end() || parameter.uses.empty()) continue;
+      if (parameter.uses.empty()) continue;
       const Use &use = parameter.uses.front();
       const std::string &op = nodeOf(use).op_type();
       if (!isRecurrent(op) || use.operand < 1 || use.operand > 3) continue;
-      for (const std::string &key : statement->second.parameters) {
+      for (const std::string &key : reads.parametersOf(parameter.tensor.name)) {
         const std::string leaf = leafOfKey(key); // weight_ih_l0
         const size_t layer = leaf.rfind("_l");
         if (layer == std::string::npos) continue;
@@ -152,10 +160,7 @@ private:
   void claimByOperation() {
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      auto statement = statements.find(parameter.tensor.name);
-      if (!isKey.contains(parameter.tensor.name) &&
-          (statement == statements.end() || statement->second.parameters.empty()))
-        continue; // a constant of the operation itself
+      if (!parameter.isWeight) continue; // a constant of the operation itself
       const bool isComputed = parameter.foldedFrom.size() > 1;
       const bool isCopy = isTurned(parameter, parameter.tensor.name);
       for (const Use &use : parameter.uses) {
@@ -171,31 +176,29 @@ private:
     }
   }
 
+  // Of what one dimension was put into the shape is known, and that of a vector.
   void claimReshaped(const std::string &key, size_t parameter) {
+    const StoredTensor &tensor = table.parameters[parameter].tensor;
     StateEntry entry;
     entry.parameter = parameter;
-    entry.shape = vectorShape(table.parameters[parameter].tensor.shape);
+    entry.shape = vectorShape(tensor.shape);
     entry.isReshaped = true;
+    const bool isUnsqueezed = tensor.name.starts_with("unsqueeze") && std::ranges::count(tensor.shape, 1) == 1;
+    if (isUnsqueezed) std::erase(entry.shape, 1);
+    if (!isUnsqueezed && entry.shape.size() != 1 && isKey.contains(key) && !entries.contains(key))
+      reshaped.push_back("'" + key + "'");
     claim(key, std::move(entry));
   }
 
-  // A parameter that was only given another shape: values are called after the operations that made them.
+  // A parameter that was only given another shape.
   void claimViews() {
-    static constexpr std::array operations = {"unsqueeze", "squeeze", "view", "reshape", "flatten", "val"};
-    auto isView = [](const std::string &value) {
-      return std::ranges::count(operations, value.substr(0, value.find('_'))) > 0;
-    };
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      auto statement = statements.find(parameter.tensor.name);
-      if (statement == statements.end() || statement->second.parameters.size() != 1 || parameter.uses.empty()) continue;
-      std::string key = statement->second.parameters.front();
+      if (!reads.isView(parameter.tensor.name) || parameter.uses.empty()) continue;
+      std::string key = reads.parametersOf(parameter.tensor.name).front();
       // One of several equal parameters is told; the others are called alike in their modules.
       if (isSplit(parameter)) key = statedModule(nodeOf(parameter.uses.front())) + "." + leafOfKey(key);
-      const auto others = std::ranges::count_if(statement->second.foldedFrom, isView);
-      if (isView(parameter.tensor.name) && !parameter.tensor.name.starts_with("val") &&
-          size_t(others) + 1 == statement->second.foldedFrom.size())
-        claimReshaped(key, i);
+      claimReshaped(key, i);
     }
   }
 
@@ -203,12 +206,12 @@ private:
   void claimRowsOfTables() {
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      auto statement = statements.find(parameter.tensor.name);
+      const std::vector<std::string> &origins = reads.parametersOf(parameter.tensor.name);
       const std::vector<int64_t> &shape = parameter.tensor.shape;
-      if (statement == statements.end() || statement->second.parameters.size() != 1 || shape.size() < 2 ||
-          statement->second.foldedFrom.size() < 2 || !parameter.tensor.name.starts_with("embedding"))
+      if (origins.size() != 1 || shape.size() < 2 || reads.foldedFrom(parameter.tensor.name).size() < 2 ||
+          !parameter.tensor.name.starts_with("embedding"))
         continue;
-      const std::string &key = statement->second.parameters.front();
+      const std::string &key = origins.front();
       if (entries.contains(key) || !isKey.contains(key)) continue;
       StateEntry entry;
       entry.parameter = i;
@@ -233,26 +236,7 @@ private:
         claim(tensor.key, StateEntry(found->second));
         break;
       }
-      // transformers' heads of masked models have a bias that is their decoder's
-      if (auto decoder = entries.find(module + ".decoder.bias"); leaf == "bias" && decoder != entries.end())
-        claim(tensor.key, StateEntry(decoder->second));
-      if (leaf == "weight" && isSharedTable(module)) claimSharedTable(tensor.key);
     }
-  }
-
-  // How transformers calls tables that several modules hold as one object: of these, nodes name one.
-  static bool isSharedTable(const std::string &module) {
-    const std::string name = leafOfKey(module);
-    return name == "shared" || name == "embed_tokens" || name == "lm_head";
-  }
-  void claimSharedTable(const std::string &key) {
-    const StateEntry *table = nullptr;
-    for (const auto &[other, entry] : entries) {
-      if (!isSharedTable(moduleOfKey(other)) || entry.source != StateEntry::Source::Parameter) continue;
-      if (table && table->parameter != entry.parameter) return;
-      table = &entry;
-    }
-    if (table) claim(key, StateEntry(*table));
   }
 
   // Outputs of a layer, from its weight; none where that is computed.
@@ -303,25 +287,24 @@ private:
       fill(scale, 1, {*outputs});
       fill(mean, 0, {*outputs});
       fill(variance, 1 - epsilon, {*outputs});
-      folded.push_back("'" + moduleOfKey(scale) + "'");
+      folded.push_back(moduleOfKey(scale));
     }
   }
 
   const FlatGraph &flat;
+  const ExporterMetadata &reads;
+  const std::vector<ListedTensor> &listed;
   const ParameterTable &table;
-  const std::vector<ListedTensor> listed;
-  const ExporterStatements statements;
-  const StatedReads reads;
   std::set<std::string> isKey;
   std::map<std::string, int> tensorsOf; // initializer -> parameters that it is read as
   std::map<std::string, StateEntry> entries;
-  std::vector<std::string> parts, folded;
+  std::vector<std::string> parts, folded, reshaped;
 };
 
 } // namespace
 
-StateDict listedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table) {
-  return ListedStateDict(model, flat, table).run();
+StateDict listedStateDict(const Evidence &evidence, const ParameterTable &table) {
+  return ListedStateDict(evidence, table).run();
 }
 
 } // namespace cleave::import_

@@ -2,8 +2,8 @@
 // folded "onnx::MatMul_131"; nodes are called after modules, "/encoder/layers.0/linear1/MatMul".
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/weights/parameters.h"
+#include "compiler/import/weights/role_rules.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/import/weights/stated_reads.h"
 #include "compiler/names/module_scope.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -66,8 +66,9 @@ private:
 
 class TracedStateDict {
 public:
-  TracedStateDict(const FlatGraph &flat, const ParameterTable &table)
-      : flat(flat), table(table), consumers(flat), reads(namedReads(flat, table)), modules(flat, reads) {
+  TracedStateDict(const Evidence &evidence, const ParameterTable &table)
+      : flat(evidence.index.flat), table(table), consumers(evidence.index), reads(namedReads(flat, table)),
+        modules(flat, reads) {
     for (const FlatNode &node : flat.nodes) {
       const Path scope = scopeOf(node);
       ++nodesOf[scope];
@@ -153,7 +154,7 @@ private:
         claimRecurrent(i, use);
         continue;
       }
-      const auto [applied, operand] = consumers.applying(use.node, use.operand);
+      const auto [applied, operand] = consumers.applying(use);
       const std::string &layer = flat.nodes[applied].node->op_type();
       if (layer != "MatMul" && layer != "Conv" && layer != "ConvTranspose" && layer != "Gemm" && layer != "Gather" &&
           layer != "LayerNormalization" && !isLayer(scopeOf(flat.nodes[use.node])) &&
@@ -191,7 +192,7 @@ private:
   // The weight whose product a named bias is added to: "fc.weight" of "fc.bias", "in_proj_weight" of "in_proj_bias".
   std::string besideBias(const ::onnx::NodeProto &product) const {
     if (product.op_type() != "MatMul" || product.output_size() == 0) return "";
-    const std::optional<size_t> reader = consumers.only(product.output(0));
+    const std::optional<size_t> reader = consumers.onlyReader(product.output(0));
     if (!reader || flat.nodes[*reader].node->op_type() != "Add") return "";
     const std::string module = modules.of(scopeOf(flat.nodes[*reader]));
     for (std::string name : flat.nodes[*reader].node->input())
@@ -250,7 +251,7 @@ private:
 
   const FlatGraph &flat;
   const ParameterTable &table;
-  const Consumers consumers;
+  const GraphIndex &consumers;
   const std::vector<std::pair<size_t, std::string>> reads;
   const ModuleNames modules;
   std::map<Path, int> nodesOf;
@@ -265,8 +266,8 @@ private:
 
 } // namespace
 
-StateDict tracedStateDict(const ModelFile &, const FlatGraph &flat, const ParameterTable &table) {
-  return TracedStateDict(flat, table).run();
+StateDict tracedStateDict(const Evidence &evidence, const ParameterTable &table) {
+  return TracedStateDict(evidence, table).run();
 }
 
 } // namespace cleave::import_

@@ -34,6 +34,8 @@ Values gather(Node &n) {
   Dims shape(shapeOf(table).take_front(axis));
   llvm::append_range(shape, shapeOf(indices));
   llvm::append_range(shape, shapeOf(table).drop_front(axis + 1));
+  if (const int64_t padding = n.integer(onnx::paddingRowName, -1); padding >= 0)
+    return {n.b.gather(table, indices, axis, 0, padding)};
   // One known row or neighbouring rows are a slice.
   if (auto known = alongAxis(indices)) {
     for (int64_t &value : known->values) {

@@ -1,5 +1,6 @@
 // Gradient facet of the movement and indexing core ops: each is linear, its gradient is the transposed movement.
 #include "dialects/onnx/formula.h"
+#include <numeric>
 
 using namespace mlir;
 namespace cleave::onnx {
@@ -71,10 +72,18 @@ LogicalResult ConcatOp::buildGradient(OpBuilder &builder, ValueRange resultGrads
 LogicalResult GatherOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                                       Grads &operandGrads) {
   int64_t axis = getAxis(), rows = tensorType(getTable()).getDimSize(axis);
-  operandGrads.push_back(wanted[0] ? Formula(builder, getLoc())
-                                         .make<ScatterAddOp>(getIndices(), resultGrads[0], axis, rows,
-                                                             /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
-                                                             getBatchDims())
+  Formula f(builder, getLoc());
+  Value updates = resultGrads[0];
+  if (const auto row = static_cast<int64_t>(getPaddingRow()); row >= 0 && wanted[0]) {
+    Value isPadding = f.make<EqualOp>(getIndices(), f.like(getIndices(), static_cast<double>(row)));
+    Dims along(static_cast<size_t>(tensorType(getIndices()).getRank()));
+    std::iota(along.begin(), along.end(), axis);
+    isPadding = f.make<BroadcastOp>(isPadding, tensorType(updates).getShape(), along);
+    updates = f.where(isPadding, f.like(updates, 0), updates);
+  }
+  operandGrads.push_back(wanted[0] ? f.make<ScatterAddOp>(getIndices(), updates, axis, rows,
+                                                          /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
+                                                          getBatchDims())
                                    : Value());
   operandGrads.push_back(Value());
   return success();

@@ -1,5 +1,5 @@
+#include "compiler/import/weights/exporter_metadata.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/import/weights/stated_reads.h"
 #include "test/unit/import/model_builder.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,11 @@ std::vector<std::pair<int64_t, int64_t>> rangesOf(const StateEntry &entry) {
   std::vector<std::pair<int64_t, int64_t>> ranges;
   for (const ElementRange &range : entry.ranges) ranges.emplace_back(range.begin, range.count);
   return ranges;
+}
+
+std::string underscored(std::string name) {
+  std::ranges::replace(name, '.', '_');
+  return name;
 }
 
 TEST(StateDict, RecurrentWeightsHavePyTorchsGates) {
@@ -34,16 +39,34 @@ TEST(StateDict, RecurrentWeightsHavePyTorchsGates) {
   EXPECT_TRUE(recurrentEntries("LSTM", 1, {1, 6, 3}, "rnn", 0).empty()); // not four gates
 }
 
+// A literal that was merged with a parameter of the same number is told from it by the operation's arguments.
 TEST(StateDict, OperationsAreReadWithTheirArguments) {
-  ::onnx::NodeProto node;
-  auto *entry = node.add_metadata_props();
-  entry->set_key("pkg.torch.onnx.fx_node");
-  entry->set_value(
-      "%n : [num_users=1] = call_function[target=torch.ops.aten.layer_norm.default](args = (%add, [32, 4], "
-      "%p_ln_weight, %p_ln_bias, 1e-05), kwargs = {})");
-  StatedOperation operation = statedOperation(node);
-  EXPECT_EQ(operation.target, "aten.layer_norm.default");
-  EXPECT_THAT(operation.arguments, ElementsAre("add", "[32, 4]", "p_ln_weight", "p_ln_bias", "1e-05"));
+  ::onnx::GraphProto graph;
+  auto say = [](auto *owner, const std::string &key, const std::string &value) {
+    auto *entry = owner->add_metadata_props();
+    entry->set_key(key);
+    entry->set_value(value);
+  };
+  say(&graph, "pkg.torch.export.ExportedProgram.graph_signature", "\np_scale: PARAMETER target='scale'");
+  graph.add_input()->set_name("add");
+  for (const char *arguments :
+       {"(%add, [32, 4], %p_scale, 1e-05), kwargs = {})", "(%add, 0.5), kwargs = {})", "(%gone, 0.5), kwargs = {})"}) {
+    ::onnx::NodeProto *node = graph.add_node();
+    node->set_op_type("Mul");
+    for (const char *input : {"add", "scale"}) node->add_input(input);
+    say(node, "pkg.torch.onnx.fx_node",
+        std::string("%n : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = ") + arguments);
+  }
+  FlatGraph flat;
+  for (const ::onnx::NodeProto &node : graph.node()) flat.nodes.push_back({&node, nullptr, "n"});
+  const GraphIndex index(flat);
+  const ExporterMetadata metadata(graph, index);
+  EXPECT_EQ(metadata.operation(0).target, "aten.mul.Tensor");
+  EXPECT_THAT(metadata.operation(0).arguments, ElementsAre("add", "[32, 4]", "p_scale", "1e-05"));
+  EXPECT_EQ(metadata.keyOf({0, 1}), "scale");
+  EXPECT_FALSE(metadata.isLiteral({0, 1}));
+  EXPECT_TRUE(metadata.isLiteral({1, 1}));
+  EXPECT_FALSE(metadata.isLiteral({2, 1})); // what is gone may be the parameter, moved
 }
 
 // Two Linear layers whose biases the exporter merged: nodes say whose they are, and each trains by its own name.
@@ -54,7 +77,7 @@ TEST(StateDict, MergedBiasesHaveTheirOwnNames) {
   model.weight("val_2", {4, 4});
   model.filled("a.bias", {4}, 0);
   for (const char *name : {"a.weight", "a.bias", "b.weight", "b.bias", "gone.weight"})
-    model.sign(fmt::format("p_{0}: PARAMETER target='{0}'", name));
+    model.sign(fmt::format("p_{}: PARAMETER target='{}'", underscored(name), name));
   model.computed("val_1", "['a.weight']");
   model.computed("val_2", "['b.weight']");
   auto linear = [&](const std::string &layer, const std::string &in, const std::string &weight,
@@ -65,7 +88,7 @@ TEST(StateDict, MergedBiasesHaveTheirOwnNames) {
       entry->set_key("pkg.torch.onnx.fx_node");
       entry->set_value(
           fmt::format("%l : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, "
-                      "%p_{0}.weight, %p_{0}.bias), kwargs = {{}})",
+                      "%p_{0}_weight, %p_{0}_bias), kwargs = {{}})",
                       layer));
     }
   };

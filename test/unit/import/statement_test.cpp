@@ -1,0 +1,139 @@
+// Models that say what their tensors are (module_statement.h), and doubts of those that do not (role_rules.h).
+#include "dialects/onnx/Onnx.h"
+#include "test/unit/import/model_builder.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cleave::import_ {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<std::string> doubtsOf(const Imported &seen) {
+  std::vector<std::string> doubts;
+  EXPECT_TRUE(seen.module) << seen.error;
+  for (auto doubt : seen.op()->getAttrOfType<mlir::ArrayAttr>(doubtsName).getAsRange<mlir::StringAttr>())
+    doubts.push_back(doubt.str());
+  return doubts;
+}
+
+std::vector<std::string> trained(const Imported &seen) {
+  std::vector<std::string> names;
+  EXPECT_TRUE(seen.module) << seen.error;
+  for (auto op : seen.op().getOps<onnx::ParamOp>())
+    if (op.getTrainable()) names.push_back(op.getSymName().str());
+  return names;
+}
+
+// y = (x * scale + mean) @ val_1 @ embed^T: with numbers that rules would take for others.
+ModelBuilder stated(const std::string &tensors) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.filled("scale", {}, 0.5);
+  model.filled("mean", {4}, 0);
+  model.weight("val_1", {4, 8});
+  model.weight("embed", {4, 8});
+  model.node("Mul", {"x", "scale"}, {"a"});
+  model.node("Add", {"a", "mean"}, {"b"});
+  model.node("MatMul", {"b", "val_1"}, {"c"});
+  model.node("Transpose", {"embed"}, {"t"});
+  model.node("MatMul", {"c", "t"}, {"d"});
+  model.node("Mul", {"d", "scale"}, {"y"});
+  model.output("y");
+  auto *entry = model.proto.add_metadata_props();
+  entry->set_key("cleave.module");
+  entry->set_value("{\"version\": 1, \"exporter\": \"a test\", \"tensors\": [" + tensors + "]}");
+  return model;
+}
+std::string tensor(const std::string &name, const std::string &shape, const std::string &held, bool requiresGrad = true,
+                   const std::string &more = "") {
+  return "{\"name\": \"" + name +
+         "\", \"kind\": \"parameter\", \"requires_grad\": " + (requiresGrad ? "true" : "false") +
+         ", \"shape\": " + shape + ", \"held\": [" + held + "]" + more + "}";
+}
+std::string held(const std::string &initializer, const std::string &form) {
+  return "{\"initializer\": \"" + initializer + "\", \"form\": \"" + form + "\"}";
+}
+
+TEST(Statement, DecidesEveryRole) {
+  const std::string rest = tensor("fc.weight", "[8, 4]", held("val_1", "transposed")) + "," +
+                           tensor("frozen", "[4, 8]", held("embed", "as_is"), false);
+  EXPECT_THAT(trained(stated(tensor("scale", "[]", held("scale", "as_is")) + "," + rest).import()),
+              ElementsAre("scale", "fc.weight"));
+  // A number that no tensor holds is a literal, whatever it is called.
+  const Imported literal = stated(rest).import();
+  EXPECT_THAT(trained(literal), ElementsAre("fc.weight"));
+  EXPECT_THAT(doubtsOf(literal), IsEmpty());
+  EXPECT_THAT(literal.text, HasSubstr("read from the module's statement"));
+  // The recipe may say otherwise.
+  ImportOptions options;
+  options.frozen = {"fc.*"};
+  options.roles = {{"frozen", recipe::TensorRole::Parameter}};
+  EXPECT_THAT(trained(stated(rest).import(options)), ElementsAre("frozen"));
+}
+
+TEST(Statement, TiesAreThoseOfTheModule) {
+  const std::string root = tensor("embed.weight", "[4, 8]", held("embed", "as_is"));
+  const std::string tied =
+      tensor("head.weight", "[4, 8]", held("val_1", "as_is"), true, ", \"tied_to\": \"embed.weight\"");
+  const Imported seen = stated(root + "," + tied).import();
+  EXPECT_THAT(trained(seen), ElementsAre("embed.weight"));
+  EXPECT_THAT(seen.text, HasSubstr("aliases = [\"embed\"]"));
+}
+
+TEST(Statement, ThatDoesNotFitIsRefused) {
+  EXPECT_THAT(stated(tensor("w", "[3, 3]", held("embed", "as_is"))).import().error,
+              HasSubstr("'w' [3, 3] is said to be in 'embed', and it is [4, 8]"));
+  EXPECT_THAT(stated(tensor("w", "[4, 8]", held("gone", "as_is"))).import().error, HasSubstr("no such initializer"));
+  EXPECT_THAT(stated("nonsense").import().error, HasSubstr("cleave.module"));
+}
+
+// TorchScript tells no buffers from parameters: what meets the data alone, and what has no name, is doubtful.
+TEST(Doubts, OfTorchScript) {
+  ModelBuilder model;
+  model.proto.set_producer_name("pytorch");
+  model.input("x", {-1, 4});
+  model.weight("mean", {4});
+  model.weight("fc.weight", {4, 4});
+  model.weight("gamma", {4});
+  model.weight("onnx::Mul_7", {4});
+  model.node("Sub", {"x", "mean"}, {"a"})->set_name("/Sub");
+  model.node("MatMul", {"a", "fc.weight"}, {"b"})->set_name("/fc/MatMul");
+  model.node("Mul", {"b", "gamma"}, {"c"})->set_name("/Mul");
+  model.node("Mul", {"c", "onnx::Mul_7"}, {"y"})->set_name("/Mul_1");
+  model.output("y");
+  const Imported seen = model.import();
+  EXPECT_THAT(doubtsOf(seen), ElementsAre(HasSubstr("'mean'"), HasSubstr("'onnx::Mul_7'")));
+  EXPECT_THAT(trained(seen), ElementsAre("fc.weight", "gamma", "onnx::Mul_7"));
+  ImportOptions options;
+  options.roles = {{"mean", recipe::TensorRole::Buffer}, {"onnx::Mul_7", recipe::TensorRole::Constant}};
+  EXPECT_THAT(doubtsOf(model.import(options)), IsEmpty());
+  EXPECT_THAT(trained(model.import(options)), ElementsAre("fc.weight", "gamma"));
+}
+
+// What PyTorch's exporter lists and computed away.
+TEST(Doubts, OfLostParameters) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.weight("w", {4, 4});
+  model.filled("mul", {1}, 0.3f);
+  for (const char *name : {"w", "p"}) model.sign(std::string("p_") + name + ": PARAMETER target='" + name + "'");
+  model.computed("mul", "['p', 'reciprocal']");
+  model.node("MatMul", {"x", "w"}, {"a"});
+  model.node("Pow", {"a", "mul"}, {"y"});
+  model.output("y");
+  EXPECT_THAT(doubtsOf(model.import()), ElementsAre(HasSubstr("'p': parameters that do not train")));
+  ImportOptions options;
+  options.frozen = {"p"};
+  EXPECT_THAT(doubtsOf(model.import(options)), IsEmpty());
+  model.weight("p", {1});
+  model.node("Mul", {"a", "p"}, {"z"});
+  model.output("z");
+  EXPECT_THAT(doubtsOf(model.import()), ElementsAre(HasSubstr("'p': parameters that lose a part of their gradient")));
+}
+
+} // namespace
+} // namespace cleave::import_
