@@ -39,6 +39,7 @@
 #include "compiler/import/inspect.h"
 #include "compiler/layout/layout.h"
 #include "compiler/normalize/normalize.h"
+#include "compiler/parameter_types.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
@@ -180,10 +181,12 @@ Status Pipeline::importModel() {
     for (auto note : module.get()->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>())
       noted.push_back(note.str());
   dump("import");
-  return run("initialize", [&](OpPassManager &passes) {
+  CLEAVE_RETURN_IF_ERROR(run("initialize", [&](OpPassManager &passes) {
     passes.addPass(training::createInitializeParameters(request.recipe));
     passes.addPass(training::createAddAdapters(request.recipe));
-  });
+  }));
+  for (std::string &warning : warningsOfParameterTypes(*module)) warned.push_back(std::move(warning));
+  return Status::ok();
 }
 
 // Whether the samples of that batch meet nowhere in the model, and reach its outputs one by one (but for a loss that is

@@ -1,6 +1,7 @@
 #include "compiler/import/flatten.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <set>
 
 namespace cleave::import_ {
 namespace {
@@ -14,12 +15,20 @@ public:
   Flattener(const ModelFile &model, FlatGraph &flat) : model(model), flat(flat) {
     for (const ::onnx::FunctionProto &function : model.proto.functions())
       functions[key(function.domain(), function.name(), function.overload())] = &function;
+    if (!functions.empty()) collectValues(model.proto.graph());
   }
 
   Status graph() {
     flat.scopes.push_back(model.opsets);
     const Opsets *opsets = &flat.scopes.back();
-    for (const ::onnx::NodeProto &node : model.proto.graph().node()) CLEAVE_RETURN_IF_ERROR(add(node, opsets, 0));
+    for (const ::onnx::NodeProto &node : model.proto.graph().node())
+      CLEAVE_RETURN_IF_ERROR(add(node, opsets, 0, flat.nodes));
+    for (FlatNode &node : flat.nodes) {
+      if (!hasCallsInside(*node.node)) continue;
+      ::onnx::NodeProto &owner = flat.owned.emplace_back(*node.node);
+      CLEAVE_RETURN_IF_ERROR(flattenSubgraphs(owner, node.opsets, 0));
+      node.node = &owner;
+    }
     return Status::ok();
   }
 
@@ -35,20 +44,73 @@ private:
     return fmt::format("{}#{}", node.op_type(), flat.nodes.size());
   }
 
-  Status add(const ::onnx::NodeProto &node, const Opsets *opsets, int depth) {
-    auto function = functions.find(key(node.domain(), node.op_type(), node.overload()));
-    if (function == functions.end()) {
-      flat.nodes.push_back({&node, opsets, nameOf(node)});
+  const ::onnx::FunctionProto *functionOf(const ::onnx::NodeProto &node) const {
+    auto found = functions.find(key(node.domain(), node.op_type(), node.overload()));
+    return found == functions.end() ? nullptr : found->second;
+  }
+  bool hasCallsInside(const ::onnx::NodeProto &node) const {
+    for (const ::onnx::AttributeProto &attribute : node.attribute())
+      for (const ::onnx::NodeProto &inner : attribute.g().node())
+        if (functionOf(inner) || hasCallsInside(inner)) return true;
+    return false;
+  }
+
+  Status add(const ::onnx::NodeProto &node, const Opsets *opsets, int depth, std::vector<FlatNode> &to) {
+    const ::onnx::FunctionProto *function = functionOf(node);
+    if (!function) {
+      to.push_back({&node, opsets, nameOf(node)});
       return Status::ok();
     }
     if (depth >= deepestCall)
       return inputError(fmt::format("{}: node '{}': function '{}' calls itself, or calls are nested more than {} deep",
                                     model.path, nameOf(node), node.op_type(), deepestCall));
-    return inlineCall(node, *function->second, depth);
+    return inlineCall(node, *function, depth, to);
   }
 
-  Status inlineCall(const ::onnx::NodeProto &call, const ::onnx::FunctionProto &function, int depth) {
-    std::string prefix = nameOf(call) + "/";
+  Status flattenSubgraphs(::onnx::NodeProto &owner, const Opsets *opsets, int depth) {
+    for (::onnx::AttributeProto &attribute : *owner.mutable_attribute()) {
+      if (!attribute.has_g()) continue;
+      std::vector<FlatNode> nodes;
+      google::protobuf::RepeatedPtrField<::onnx::NodeProto> calling;
+      attribute.mutable_g()->mutable_node()->Swap(&calling);
+      for (const ::onnx::NodeProto &node : calling) CLEAVE_RETURN_IF_ERROR(add(node, opsets, depth, nodes));
+      for (const FlatNode &node : nodes) {
+        ::onnx::NodeProto &made = *attribute.mutable_g()->add_node();
+        made = *node.node;
+        flat.opsetsInside[&made] = node.opsets;
+        if (hasCallsInside(made)) CLEAVE_RETURN_IF_ERROR(flattenSubgraphs(made, node.opsets, depth + 1));
+      }
+    }
+    return Status::ok();
+  }
+
+  void collectValues(const ::onnx::GraphProto &graph) {
+    for (const ::onnx::ValueInfoProto &input : graph.input()) values.insert(input.name());
+    for (const ::onnx::TensorProto &tensor : graph.initializer()) values.insert(tensor.name());
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      values.insert(node.output().begin(), node.output().end());
+      for (const ::onnx::AttributeProto &attribute : node.attribute()) collectValues(attribute.g());
+    }
+  }
+
+  // What stands in front of the function's names: nodes of one name may call it, and a value may already have the name
+  // that one of the function would get.
+  std::string prefixOf(const ::onnx::NodeProto &call, const ::onnx::FunctionProto &function) {
+    const std::string name = nameOf(call);
+    int &calls = callsOf[name];
+    while (true) {
+      std::string prefix = ++calls == 1 ? name + "/" : fmt::format("{}#{}/", name, calls);
+      auto isTaken = [&](const std::string &output) { return !output.empty() && values.count(prefix + output); };
+      if (std::none_of(function.node().begin(), function.node().end(), [&](const ::onnx::NodeProto &inner) {
+            return std::any_of(inner.output().begin(), inner.output().end(), isTaken);
+          }))
+        return prefix;
+    }
+  }
+
+  Status inlineCall(const ::onnx::NodeProto &call, const ::onnx::FunctionProto &function, int depth,
+                    std::vector<FlatNode> &to) {
+    const std::string prefix = prefixOf(call, function);
     if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
       return inputError(fmt::format("{}: node '{}' has {} inputs and {} outputs; function '{}' has {} and {}",
                                     model.path, nameOf(call), call.input_size(), call.output_size(), function.name(),
@@ -75,16 +137,17 @@ private:
                                       model.path, nameOf(call), mostInlinedNodes, mostInlinedBytes >> 20));
       ::onnx::NodeProto &node = flat.owned.emplace_back(inner);
       rename(node, prefix, names);
+      values.insert(node.output().begin(), node.output().end());
       fillAttributes(node, attributes);
-      CLEAVE_RETURN_IF_ERROR(add(node, opsets, depth + 1));
+      CLEAVE_RETURN_IF_ERROR(add(node, opsets, depth + 1, to));
     }
-    for (const auto &[from, to] : forwarded) {
+    for (const auto &[from, output] : forwarded) {
       ::onnx::NodeProto &node = flat.owned.emplace_back();
       node.set_op_type("Identity");
-      node.set_name(prefix + to);
+      node.set_name(prefix + output);
       node.add_input(from);
-      node.add_output(to);
-      CLEAVE_RETURN_IF_ERROR(add(node, opsets, deepestCall));
+      node.add_output(output);
+      CLEAVE_RETURN_IF_ERROR(add(node, opsets, deepestCall, to));
     }
     return Status::ok();
   }
@@ -132,6 +195,8 @@ private:
   const ModelFile &model;
   FlatGraph &flat;
   size_t inlinedBytes = 0;
+  std::set<std::string> values;       // of the graph and of the calls so far
+  std::map<std::string, int> callsOf; // by the calling nodes' name
   std::map<std::string, const ::onnx::FunctionProto *> functions;
 };
 

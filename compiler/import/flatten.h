@@ -1,7 +1,8 @@
 // The nodes of a model's graph with every call of a model-local function replaced by the function's nodes.
 //
 // A value inside a call gets the call's name in front, attributes that refer to the function's are filled in, and each
-// node keeps the opset of the scope it was written in:
+// node keeps the opset of the scope it was written in. Values are unique: a second call by a node of that name has
+// "attn#2/" in front.
 //
 //     node "attn" = my.domain::Attention(x, w)             MatMul "attn/mm" (x, w) -> "attn/scores"
 //     function Attention(q, m) -> (y) {                    Softmax "attn/sm" ("attn/scores") -> z
@@ -9,6 +10,7 @@
 #pragma once
 #include "compiler/import/model_file.h"
 #include <deque>
+#include <map>
 #include <vector>
 
 namespace cleave::import_ {
@@ -23,6 +25,8 @@ struct FlatGraph {
   std::vector<FlatNode> nodes;
   std::deque<::onnx::NodeProto> owned; // nodes that came from function bodies
   std::deque<Opsets> scopes;
+  // Of the nodes in subgraphs that call functions; nodes of other subgraphs have their owner's.
+  std::map<const ::onnx::NodeProto *, const Opsets *> opsetsInside;
 
   int64_t version(const FlatNode &node) const; // of the node's domain; 0 when it imports none
 };

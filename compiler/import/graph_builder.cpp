@@ -298,7 +298,9 @@ private:
     }
     for (const ::onnx::NodeProto &node : graph.node()) {
       std::string name = !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
-      CLEAVE_RETURN_IF_ERROR(addNode({&node, owner.opsets, owner.name + "/" + name}, std::nullopt));
+      auto own = flat.opsetsInside.find(&node);
+      const Opsets *opsets = own == flat.opsetsInside.end() ? owner.opsets : own->second;
+      CLEAVE_RETURN_IF_ERROR(addNode({&node, opsets, owner.name + "/" + name}, std::nullopt));
     }
     llvm::SmallVector<Value> results;
     for (const ::onnx::ValueInfoProto &output : graph.output()) {

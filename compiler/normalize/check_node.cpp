@@ -162,7 +162,10 @@ Fault operandFault(onnx::NodeOp node, const OpSchema &schema, const OperandKinds
     }
     std::string type = onnxName(input.getType(), kinds.narrow(input));
     if (type.empty()) continue;
-    bool allowed = llvm::any_of(formal.GetTypes(), [&](const std::string *t) { return *t == type; });
+    // PyTorch writes bfloat16 into opsets that do not have it yet where they have float16.
+    bool allowed = llvm::any_of(formal.GetTypes(), [&](const std::string *t) {
+      return *t == type || (type == "tensor(bfloat16)" && *t == "tensor(float16)");
+    });
     if (!allowed) return inputName(i, formal) + " is a " + type + ", which the operator does not take there";
     if (!formal.GetIsHomogeneous() || !schema.typeConstraintMap().count(formal.GetTypeStr())) continue;
     auto [at, isNew] = bound.try_emplace(formal.GetTypeStr(), std::pair(type, i));

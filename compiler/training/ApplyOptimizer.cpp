@@ -1,6 +1,9 @@
 // ApplyOptimizer: every gradient of @final updates its parameter and its optimizer state, which become onnx.param
 // symbols named after rule and parameter ("adam.m/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
 // grad_norm.
+//
+// A parameter of 16 bits and its state stay so, as in PyTorch. The rule computes in fp32 and rounds what it writes, as
+// PyTorch's fused optimizers do.
 #include "compiler/training/optimizers.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
@@ -12,6 +15,10 @@ using cleave::onnx::Formula;
 
 namespace cleave::training {
 namespace {
+
+Type computedIn(Type element) {
+  return element.getIntOrFloatBitWidth() == 16 ? Type(Float32Type::get(element.getContext())) : element;
+}
 
 class Context : public OptimizerContext {
 public:
@@ -52,9 +59,13 @@ public:
     auto type = cast<RankedTensorType>(current.getType()).clone(shape);
     auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
     states[kind] = define((kind + "/" + current.getSymName()).str(), type, fill, of);
-    return onnx::ReadOp::create(builder, *loc, type, states[kind]);
+    Value read = onnx::ReadOp::create(builder, *loc, type, states[kind]);
+    return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
   }
-  void setState(StringRef kind, Value value) override { onnx::WriteOp::create(builder, *loc, states.at(kind), value); }
+  void setState(StringRef kind, Value value) override {
+    Type element = cast<RankedTensorType>(current.getType()).getElementType();
+    onnx::WriteOp::create(builder, *loc, states.at(kind), Formula(builder, *loc).cast(value, element));
+  }
 
   ArrayRef<int64_t> exportedShape() override {
     if (auto original = current.getOriginalShape()) return *original;
@@ -153,12 +164,16 @@ public:
       }
       Location loc = param.getLoc();
       context.begin(param, loc);
-      Value old = onnx::ReadOp::create(builder, loc, result.value.getType(), result.gradientOf);
+      auto type = cast<RankedTensorType>(param.getType());
+      Value old = onnx::ReadOp::create(builder, loc, type, result.gradientOf);
       std::optional<bool> exempt = isExempt(param, noDecay);
       if (!exempt) return signalPassFailure();
       double decay = *exempt ? 0 : spec.weightDecay;
       Operation *before = old.getDefiningOp();
-      Value updated = buildUpdate(Formula(builder, loc), spec, context, old, result.value, decay);
+      Formula f(builder, loc);
+      Type computed = computedIn(type.getElementType());
+      Value updated = buildUpdate(f, spec, context, f.cast(old, computed), f.cast(result.value, computed), decay);
+      updated = f.cast(updated, type.getElementType());
       context.nameRule(before);
       onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
     }

@@ -139,7 +139,8 @@ private:
       double each = cast<DenseElementsAttr>(known.getValue()).getSplatValue<APFloat>().convertToDouble();
       return f.like(loss, 1 / (each * static_cast<double>(microbatches)));
     }
-    return microbatches == 1 && !pipeline ? f.make<onnx::ReciprocalOp>(weight) : f.like(loss, 1);
+    if (microbatches > 1 || pipeline) return f.like(loss, 1);
+    return f.cast(f.make<onnx::ReciprocalOp>(weight), onnx::tensorType(loss).getElementType());
   }
 
   Value total(OpBuilder &builder, Location loc, ArrayRef<Value> terms) { return Formula(builder, loc).sum(terms); }

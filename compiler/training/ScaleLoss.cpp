@@ -56,7 +56,7 @@ public:
     PhaseBuilder builder(model, Phase::Forward);
     Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
     Value scale = readScalar(builder, NameLoc::get(builder.getStringAttr("loss")), scaleName);
-    Value scaled = f.mul(loss, f.cast(scale, onnx::tensorType(loss).getElementType()));
+    Value scaled = f.mul(f.cast(loss, builder.getF32Type()), scale); // of a float64 model, too: the scale is persistent
     if (double factor = factorOf(model, namedResult(results, "loss_weight")); factor != 1) {
       scaled = f.scale(scaled, factor);
       getOperation()->setAttr(lossFactorName, builder.getF64FloatAttr(factor));

@@ -34,7 +34,8 @@ public:
       if (!result.gradientOf) continue;
       Formula at(builder, result.value.getLoc());
       auto type = onnx::tensorType(result.value);
-      result.value = at.mul(result.value, at.spread(at.cast(inverse, type.getElementType()), type.getShape()));
+      Type element = type.getElementTypeBitWidth() < 32 ? builder.getF32Type() : type.getElementType();
+      result.value = at.mul(at.cast(result.value, element), at.spread(at.cast(inverse, element), type.getShape()));
     }
     setStepResults(final, results);
   }

@@ -1,5 +1,6 @@
 #include "runtime/proof/prove.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
@@ -151,6 +152,7 @@ private:
   void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
     Term found{}, wanted{};
     if (stops && !proof.gaps.empty()) return;
+    if (runtime::elementCount(buffer.shape()) == 0) return isProved(tensor);
     try {
       wanted = expected();
       found = machine.read(p, buffer);

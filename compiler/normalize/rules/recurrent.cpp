@@ -80,6 +80,18 @@ Value ofDirection(Node &n, Value all, int64_t direction) {
   return n.b.reshape(n.b.slice(all, 0, direction, 1), shapeOf(all).drop_front());
 }
 
+// sequence_lens [batch]; null: all sequences have the whole length. Behind its end a sequence's outputs are zeros and
+// its state stays as it is, so that the reverse direction begins at the sequence's last element.
+Value lengthsOf(Node &n, int64_t whole) {
+  if (!n.has(4)) return {};
+  if (!constantOf(n.in(4))) return n.in(4);
+  const Dims known = n.constantInts(4);
+  for (int64_t given : known)
+    if (given < 0 || given > whole)
+      n.fail("its sequence_lens has a length of " + Twine(given) + ", its sequences have " + Twine(whole) + " steps");
+  return llvm::all_of(known, [&](int64_t given) { return given == whole; }) ? Value() : n.in(4);
+}
+
 template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recurrent(Node &n) {
   bool batchFirst = n.integer("layout", 0), hasCell = gates == 4;
   Value x = batchFirst ? n.b.transpose(n.in(0), {1, 0, 2}) : n.in(0);
@@ -93,9 +105,6 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
   if (n.attribute("activations") && !isDefault && !isRelu)
     n.fail("only the default activations, and Relu of an RNN, are supported");
   if (n.attribute("clip") || n.integer("input_forget", 0)) n.fail("clip and input_forget are not supported");
-  if (n.has(4))
-    for (int64_t given : n.constantInts(4))
-      if (given != length) n.fail("sequence_lens must all be the whole length");
   std::string direction = n.text("direction", "forward");
   int64_t directions = direction == "bidirectional" ? 2 : 1, hidden = shapeOf(n.in(2))[2];
   if (n.integer("hidden_size", hidden) != hidden)
@@ -108,6 +117,7 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
     n.needsShape(state, batchFirst ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden});
   n.needsShape(7, {directions, 3 * hidden});
   n.writeOut(length * directions);
+  const Value lengths = lengthsOf(n, length);
   auto initial = [&](size_t i, int64_t d) -> Value {
     if (!n.has(i)) return n.b.splat(RankedTensorType::get({batch, hidden}, elementOf(x)), 0);
     return ofDirection(n, batchFirst ? n.b.transpose(n.in(i), {1, 0, 2}) : n.in(i), d);
@@ -128,8 +138,16 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
     Values states(length);
     for (int64_t i = 0; i < length; ++i) {
       int64_t t = backward ? length - 1 - i : i;
+      const Value h = r.h, c = r.c;
       step(n, r, n.b.reshape(n.b.slice(input, 0, t, 1), {batch, gates * hidden}));
-      states[t] = n.b.reshape(r.h, {1, 1, batch, hidden});
+      Value output = r.h;
+      if (lengths) {
+        Value runs = n.b.reshape(n.b.binary<onnx::GreaterOp>(lengths, n.b.scalar(lengths, double(t))), {batch, 1});
+        output = n.b.where(runs, r.h, n.b.scalar(r.h, 0));
+        r.h = n.b.where(runs, r.h, h);
+        if (hasCell) r.c = n.b.where(runs, r.c, c);
+      }
+      states[t] = n.b.reshape(output, {1, 1, batch, hidden});
     }
     outputs.push_back(n.b.concat(states, 0)); // [seq, 1, batch, hidden]
     lastH.push_back(n.b.reshape(r.h, {1, batch, hidden}));

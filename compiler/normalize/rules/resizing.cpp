@@ -128,7 +128,7 @@ Axis resized(Node &n, int64_t from, double to, double scale) {
   return {from, int64_t(to), scale};
 }
 
-// Inputs: Upsample 9: x, scales. Resize 10: x, scales. Resize 11 on: x, roi, scales, sizes.
+// Inputs: Upsample 9 and Resize 10: x, scales. Resize 11 on: x, roi, scales, sizes. Upsample 7 has scales as attribute.
 Values resize(Node &n) {
   Value x = n.in(0);
   int64_t rank = rankOf(x);
@@ -144,12 +144,16 @@ Values resize(Node &n) {
     for (int64_t a : *given) axes.push_back(n.axis(a, rank));
   }
   SmallVector<Axis> plan;
-  if (some(scalesAt)) {
-    std::vector<double> scales = n.constantTensor(scalesAt).reals();
+  std::vector<double> scales;
+  if (auto given = dyn_cast_or_null<DenseF32ArrayAttr>(n.attribute("scales")))
+    scales.assign(given.asArrayRef().begin(), given.asArrayRef().end());
+  else if (some(scalesAt))
+    scales = n.constantTensor(scalesAt).reals();
+  if (!scales.empty()) {
     if (scales.size() != axes.size()) n.fail("needs a scale for each axis");
-    for (auto [i, d] : llvm::enumerate(axes)) {
+    for (auto [i, d] : llvm::enumerate(axes)) { // in float, as ONNX infers shapes: 3 * 2.3333333f is 7
       int64_t from = shapeOf(x)[d];
-      plan.push_back(resized(n, from, std::floor(double(from) * scales[i]), scales[i]));
+      plan.push_back(resized(n, from, std::floor(float(from) * float(scales[i])), scales[i]));
     }
   } else if (some(3)) {
     Dims sizes = n.constantInts(3);

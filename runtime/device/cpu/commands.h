@@ -45,6 +45,7 @@ Result<Prepared> prepareContract(const plan::Contract &command, const CpuContext
 bool hasEpilogue(const plan::Contract &command);
 Prepared withEpilogue(const plan::Contract &command, const CpuContext &context, Prepared product);
 Result<Prepared> prepareConvolution(const plan::Convolution &command, const CpuContext &context);
+Prepared convolutionInLoops(const plan::Convolution &command, const CpuContext &context); // of float64
 Result<Prepared> prepareAttention(const plan::Attention &command, const CpuContext &context);
 Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context);
 Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &context);

@@ -123,6 +123,8 @@ Pass choosePass(plan::Convolution::Pass kind, const Desc &input, const Desc &wei
 } // namespace
 
 Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext &context) {
+  if (c.input().dtype() == plan::F64 && c.weight().dtype() == plan::F64 && c.output().dtype() == plan::F64)
+    return convolutionInLoops(c, context);
   for (const plan::Buffer *buffer : {&c.input(), &c.weight(), &c.output()})
     if (dnnlType(buffer->dtype()) == dnnl::memory::data_type::undef)
       return inputError(fmt::format("no convolution of {}", name(buffer->dtype())));

@@ -1,6 +1,6 @@
 // Gather and its transpose. Sums are in index order whatever the thread count: threads share the outer and inner
 // dimensions, never the indices of one element.
-#include "runtime/device/cpu/commands.h"
+#include "runtime/device/cpu/widened_command.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/threads/parallel.h"
@@ -106,6 +106,9 @@ Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &co
 }
 
 Result<Prepared> prepareScatterAdd(const plan::ScatterAdd &command, const CpuContext &context) {
+  if (hasSixteenBits(command.out()))
+    return widened(command, context, {&plan::ScatterAdd::mutable_updates}, {&plan::ScatterAdd::mutable_out},
+                   prepareScatterAdd);
   Result<Indices> indices = indicesOf(command, context);
   if (!indices) return indices.status();
   switch (command.out().dtype()) {

@@ -1,5 +1,5 @@
 // Copies, fills, cumulative sums, the check for non-finite values, and launches of compiled kernels.
-#include "runtime/device/cpu/commands.h"
+#include "runtime/device/cpu/widened_command.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -107,6 +107,8 @@ Result<Prepared> prepareFill(const plan::Fill &command, const CpuContext &contex
 }
 
 Result<Prepared> prepareCumSum(const plan::CumSum &command, const CpuContext &context) {
+  if (hasSixteenBits(command.input()))
+    return widened(command, context, {&plan::CumSum::mutable_input}, {&plan::CumSum::mutable_output}, prepareCumSum);
   switch (command.input().dtype()) {
   case plan::F32:
     return cumulative<float, float>(command, context);

@@ -1,6 +1,7 @@
 // Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a
 // share. Channels that lie last: pool_channels_last.cpp.
 #include "runtime/device/cpu/pool_window.h"
+#include "runtime/device/cpu/widened_command.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/threads/parallel.h"
 #include <algorithm>
@@ -107,6 +108,16 @@ template <typename Element> Prepared pool(const plan::Pool &command, const CpuCo
 } // namespace
 
 Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context) {
+  if (hasSixteenBits(command.input())) {
+    const auto input = &plan::Pool::mutable_input, output = &plan::Pool::mutable_output,
+               gradient = &plan::Pool::mutable_grad_input;
+    if (command.kind() < plan::Pool::MAX_GRAD) return widened(command, context, {input}, {output}, preparePool);
+    if (command.kind() == plan::Pool::MAX_GRAD)
+      return widened(command, context, {input, output}, {gradient}, preparePool);
+    plan::Pool average = command; // reads the shape of its input only
+    average.mutable_input()->set_dtype(plan::F32);
+    return widened(average, context, {output}, {gradient}, preparePool);
+  }
   if (command.input().dtype() == plan::F32) return pool<float>(command, context);
   if (command.input().dtype() == plan::F64) return pool<double>(command, context);
   return inputError(fmt::format("no pooling of {}", name(command.input().dtype())));

@@ -240,7 +240,7 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
       {{2, 3, 10}, {5, 3, 4}, {2}, {1}, {2}, {1}},
       {{1, 2, 4, 5, 6}, {3, 2, 2, 2, 3}, {1, 1, 2}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}},
   };
-  const plan::DType types[] = {plan::F32, plan::BF16, plan::F16};
+  const plan::DType types[] = {plan::F32, plan::BF16, plan::F16, plan::F64};
   for (size_t index = 0; index < cases.size() * std::size(types); ++index)
     for (auto pass : {plan::Convolution::FORWARD, plan::Convolution::GRAD_INPUT, plan::Convolution::GRAD_WEIGHT}) {
       plan::DType type = types[index / cases.size()];
@@ -259,7 +259,7 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
       }
       conv.set_pass(pass), conv.set_groups(c.groups);
       // The gradient of 16-bit weights is the sum before it is rounded.
-      plan::DType weightType = pass == plan::Convolution::GRAD_WEIGHT ? plan::F32 : type;
+      plan::DType weightType = pass == plan::Convolution::GRAD_WEIGHT && type != plan::F64 ? plan::F32 : type;
       *conv.mutable_input() = buffer(c.input, type), *conv.mutable_weight() = buffer(c.weight, weightType),
       *conv.mutable_output() = buffer(outShape, type);
       for (const plan::Buffer *operand : {&conv.input(), &conv.weight(), &conv.output()}) randomize(*operand);
@@ -311,19 +311,23 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
 TEST_F(Commands, PoolsAndTheirGradients) {
   struct Windows {
     int64_t size, stride, dilation;
+    plan::DType dtype = plan::F32;
   };
-  for (auto [K, S, D] : {Windows{3, 2, 1}, Windows{3, 1, 1}, Windows{2, 3, 1}, Windows{3, 2, 2}})
+  for (auto [K, S, D, dtype] : {Windows{3, 2, 1}, Windows{3, 1, 1}, Windows{2, 3, 1}, Windows{3, 2, 2},
+                                Windows{3, 1, 1, plan::BF16}, Windows{3, 2, 1, plan::F16}})
     for (int kind = plan::Pool::MAX; kind <= plan::Pool::AVERAGE_INCLUDE_PAD_GRAD; ++kind) {
-      SCOPED_TRACE(testing::Message() << "kind " << kind << ", windows of " << K << " by " << S << ", dilation " << D);
+      SCOPED_TRACE(testing::Message() << "kind " << kind << ", windows of " << K << " by " << S << ", dilation " << D
+                                      << ", " << name(dtype));
       reset();
       const int64_t H = 7, W = 9, low = 1, high = 1, extent = (K - 1) * D + 1, OH = (H + low + high - extent) / S + 1,
                     OW = (W + low + high - extent) / S + 1;
       plan::Command command;
       plan::Pool &pool = *command.mutable_pool();
       pool.set_kind(static_cast<plan::Pool::Kind>(kind));
-      *pool.mutable_input() = buffer({2, 3, H, W}), *pool.mutable_output() = buffer({2, 3, OH, OW});
+      *pool.mutable_input() = buffer({2, 3, H, W}, dtype), *pool.mutable_output() = buffer({2, 3, OH, OW}, dtype);
       bool gradient = kind >= plan::Pool::MAX_GRAD, withPads = kind % 3 == 2, max = kind % 3 == 0;
-      if (gradient) *pool.mutable_grad_input() = buffer({2, 3, H, W});
+      if (gradient) *pool.mutable_grad_input() = buffer({2, 3, H, W}, dtype);
+      randomize(pool.input()), randomize(pool.output());
       for (int d = 0; d < 2; ++d)
         pool.add_kernel(K), pool.add_strides(S), pool.add_pads_begin(low), pool.add_pads_end(high),
             pool.add_dilations(D);
@@ -356,8 +360,9 @@ TEST_F(Commands, PoolsAndTheirGradients) {
           }
       expectRuns(command);
       std::vector<float> got = copyOf(gradient ? pool.grad_input() : pool.output());
+      const std::vector<double> &expected = gradient ? backward : forward;
       for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_NEAR(got[i], gradient ? backward[i] : forward[i], 1e-5) << "element " << i;
+        ASSERT_NEAR(got[i], expected[i], roundingOf(dtype, expected[i])) << "element " << i;
     }
 }
 
@@ -399,6 +404,27 @@ TEST_F(Commands, GatherAndScatterAddOfTheLocalRows) {
     EXPECT_EQ(status.exitStatus(), 4);
     EXPECT_EQ(status.message(), "index 10 (element 4) is outside of the 10 rows");
     EXPECT_EQ(run(scatter).exitStatus(), 4);
+  }
+}
+
+// 1000 ones in 16 bits would stay 256 in bf16, whose next number is 258.
+TEST_F(Commands, SixteenBitsAreSummedInSingle) {
+  for (plan::DType dtype : {plan::BF16, plan::F16}) {
+    SCOPED_TRACE(name(dtype));
+    plan::Command scatter, sum;
+    plan::ScatterAdd &s = *scatter.mutable_scatter_add();
+    *s.mutable_indices() = buffer({1000}, plan::I64), *s.mutable_updates() = buffer({1000, 3}, dtype),
+    *s.mutable_out() = buffer({2, 3}, dtype);
+    s.set_outer(1), s.set_rows(2), s.set_inner(3), s.set_global_rows(2);
+    std::fill_n(at<int64_t>(s.indices()), 1000, 1);
+    for (int64_t i = 0; i < 3000; ++i) storeFloat(dtype, 1, at<std::byte>(s.updates()) + 2 * i);
+    expectRuns(scatter);
+    EXPECT_EQ(copyOf(s.out()), (std::vector<float>{0, 0, 0, 1000, 1000, 1000}));
+    plan::CumSum &c = *sum.mutable_cumsum();
+    *c.mutable_input() = s.updates(), *c.mutable_output() = buffer({1000, 3}, dtype);
+    c.set_outer(1), c.set_length(1000), c.set_inner(3);
+    expectRuns(sum);
+    EXPECT_EQ(copyOf(c.output()).back(), 1000);
   }
 }
 
