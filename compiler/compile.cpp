@@ -138,14 +138,6 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
     if (!shape) return shape.status();
     delaysWeights = shape->weightVersions > 1;
   }
-  planned.samplesMeetAt = planned.decision.microbatches > 1 ? planned.problem.samplesMeetAt() : "";
-  if (!planned.samplesMeetAt.empty()) {
-    planned.warnings.push_back("samples of a batch can meet at '" + planned.samplesMeetAt + "', with " +
-                               std::to_string(planned.decision.microbatches) +
-                               " microbatches only those of the same one: losses and gradients differ from those of "
-                               "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");
-    request.warn(planned.warnings.back());
-  }
   if (delaysWeights && request.recipe.precision == recipe::Precision::Fp8 &&
       request.recipe.fp8.scaling == recipe::Scaling::Delayed)
     return inputError(fmt::format("schedule {} runs forward passes of a step before the last one has ended, when the "
@@ -164,6 +156,17 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   planned.built = {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary};
   if (forCode && planned.isRebuilt())
     CLEAVE_RETURN_IF_ERROR(rebuild(request, nullptr, planned.built, planned.pipeline));
+  if (planned.decision.microbatches > 1) {
+    planned.samplesMeetAt = planned.problem.samplesMeetAt();
+    if (planned.samplesMeetAt.empty()) planned.samplesMeetAt = planned.pipeline->lossMeetsAt(); // as it is rebuilt
+  }
+  if (!planned.samplesMeetAt.empty()) {
+    planned.warnings.push_back("samples of a batch can meet at '" + planned.samplesMeetAt + "', with " +
+                               std::to_string(planned.decision.microbatches) +
+                               " microbatches only those of the same one: losses and gradients differ from those of "
+                               "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");
+    request.warn(planned.warnings.back());
+  }
   return planned;
 }
 

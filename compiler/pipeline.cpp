@@ -299,6 +299,11 @@ std::vector<double> Pipeline::lossTerms() {
   return terms ? std::vector<double>(terms.asArrayRef().begin(), terms.asArrayRef().end()) : std::vector<double>();
 }
 
+std::string Pipeline::lossMeetsAt() {
+  auto node = module.get()->getAttrOfType<StringAttr>(training::lossMeetsAtName);
+  return node ? node.str() : "";
+}
+
 bool Pipeline::assumeSizes(normalize::NormalizeOptions &options, int64_t size) {
   auto model = module->lookupSymbol<func::FuncOp>("model");
   bool assumes = false;

@@ -54,6 +54,8 @@ public:
   mlir::ModuleOp step() { return *module; }
   // A loss that the graph computes: the coefficients of its sums over samples (compiler/training/graph_loss.h).
   std::vector<double> lossTerms();
+  // The node that makes the loss of several microbatches another than the batch's; empty: none.
+  std::string lossMeetsAt();
   std::string checkpointFolder(); // of the recipe's init; "" without one
   // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }

@@ -3,6 +3,7 @@
 //   microbatches=4, @accumulate and @final, no pipeline:
 //     step      accumulate m0, accumulate m1, accumulate m2, final m3
 //     evaluate  evaluate m0
+//   and where the loss has counts of the whole batch, before all: count m0, count m1, count m2, count m3
 //   1f1b over two ranks, the first one's row:
 //     step      forward.0 m0 slot 0, forward.0 m1 slot 1, backward.0 m0 slot 0, forward.0 m2 slot 0, ..., update
 //     evaluate  evaluate.0 m0
@@ -130,6 +131,7 @@ private:
 
   LogicalResult unsplit(SmallVector<Routine, 8> &routines) {
     Routine step{"step", 0, {}, {}, {}, {}}, evaluate{"evaluate", 0, {}, {}, {}, {}};
+    addCounts(step, "count");
     for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
       auto function = fragment(microbatch + 1 < microbatches ? "accumulate" : "final");
       if (failed(function)) return failure();
@@ -140,6 +142,13 @@ private:
     evaluate.add(*function, 0, 0);
     routines = {step, evaluate};
     return success();
+  }
+
+  // What a loss counts of the whole batch, before any microbatch.
+  void addCounts(Routine &routine, const std::string &name) {
+    auto function = symbols->lookup<func::FuncOp>(name);
+    for (int64_t microbatch = 0; function && microbatch < microbatches; ++microbatch)
+      routine.add(function, microbatch, 0);
   }
 
   LogicalResult pipelined(SmallVector<Routine, 8> &routines) {
@@ -170,6 +179,7 @@ private:
     std::vector<Slots> slots(table->stages), lastSlots = slots;
     for (const planner::ScheduledAction &action : row.before)
       if (failed(addAction(fill, action, "", slots[action.stage].take(action.microbatch)))) return failure();
+    for (Routine *routine : {&step, &drain}) addCounts(*routine, "count." + std::to_string(rank));
     auto before = slots; // where what is ahead has to lie
     for (auto [i, action] : llvm::enumerate(row.actions)) {
       bool last = apart && action.microbatch + 1 == table->microbatches, ahead = row.ahead[i];

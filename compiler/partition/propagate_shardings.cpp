@@ -84,7 +84,7 @@ private:
   }
 
   // An accumulator takes the layout in which what is added to it comes out, a partial sum included: it then needs no
-  // communication before the step's end.
+  // communication before the step's end. What @count adds up is read by every microbatch, and so whole.
   Sharding accumulatorLayout(onnx::ReadOp read, onnx::ParamOp param) {
     Sharding home = Sharding::replicated(shapeOf(read.getValue()).size());
     for (Operation *user : read.getValue().getUsers()) {
@@ -93,7 +93,8 @@ private:
         if (addend != read.getValue() && versions.known(addend)) {
           home = versions.layout(addend);
           bool real = isa<FloatType>(cast<RankedTensorType>(addend.getType()).getElementType());
-          if (home.reduction != Reduction::Sum || !addend.hasOneUse() || !real) home.partial.clear();
+          const bool isWhole = function.getName() == "count";
+          if (isWhole || home.reduction != Reduction::Sum || !addend.hasOneUse() || !real) home.partial.clear();
         }
     }
     param.setShardingAttr(ShardingAttr::get(read.getContext(), home));
@@ -296,11 +297,14 @@ struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<Module
     FailureOr<Mesh> mesh = meshOf(module);
     if (failed(mesh)) return signalPassFailure();
     SymbolTable symbols(module);
-    // The function that accumulates decides how accumulators lie.
+    // The functions that accumulate decide how accumulators lie.
     SmallVector<func::FuncOp> functions;
     for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isExternal())
-        functions.insert(function.getName() == "accumulate" ? functions.begin() : functions.end(), function);
+      if (!function.isExternal()) functions.push_back(function);
+    auto accumulates = [](func::FuncOp function) {
+      return function.getName() == "accumulate" || function.getName() == "count";
+    };
+    std::ranges::stable_partition(functions, accumulates);
     for (func::FuncOp function : functions) {
       Propagation propagation(function, *mesh, symbols, axesOf(module->getAttr(zeroAxesAttr)),
                               axesOf(module->getAttr(batchAxesAttr)), module->hasAttr(gathersAgainAttr));

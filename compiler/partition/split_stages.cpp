@@ -3,6 +3,7 @@
 //   @accumulate  -> @forward.S, @backward.S (or @backward_input.S and @backward_weight.S where the schedule halves it)
 //   @accumulate_last, where there is one -> @forward.S.last, ...
 //   @update      -> @update.R, one a rank
+//   @count       -> @count.R, each the same: every rank counts for itself what its stages read
 //   @evaluate    -> @evaluate.S; a rank's last one has the loss, summed over pp
 //   Where steps run into each other (two versions of the weights): @forward.S.ahead, which reads the newest weights
 //   where @forward.S reads those before the last update
@@ -72,6 +73,7 @@ private:
       tag = step.build({"forward", "backward", "backward_input", "backward_weight"}, "step", tag, suffix);
       function.erase();
     }
+    if (auto count = module.lookupSymbol<func::FuncOp>("count")) copyForRanks(count);
     if (evaluate) {
       if (failed(splitEvaluate(evaluate, tag))) return failure();
       evaluate.erase();
@@ -98,6 +100,18 @@ private:
       param->setAttr(programsAttr, builder.getDenseI64ArrayAttr(held));
     }
     return success();
+  }
+
+  void copyForRanks(func::FuncOp count) {
+    Builder builder(&getContext());
+    for (int64_t rank = 0; rank < ranksOf(); ++rank) {
+      func::FuncOp own = count.clone();
+      own.setName("count." + std::to_string(rank));
+      own->setAttr(programAttr, builder.getI64IntegerAttr(rank));
+      own->setAttr(fragmentAttr, builder.getStringAttr("count"));
+      getOperation().insert(count->getIterator(), own);
+    }
+    count.erase();
   }
 
   int64_t ranksOf() const { return *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1; }

@@ -7,11 +7,12 @@
 // In fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
 //
 // A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
-// accumulated, or, where it is made of a count (at least 1, say), the count is.
+// accumulated. What was counted ahead (BuildCount) is zeroed, too.
 #include "compiler/training/fp8/scales.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
+#include <llvm/ADT/MapVector.h>
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -63,9 +64,8 @@ private:
   void addAccumulators(func::FuncOp model) {
     SymbolTable symbols(getOperation());
     accumulators.clear();
-    const bool isCounted = static_cast<bool>(namedResult(stepResults(model), "loss_count"));
     for (const StepResult &result : stepResults(model)) {
-      if (result.name == "loss_weight" && (isCounted || isKnown(result.value))) {
+      if (result.name == "loss_weight" && isKnown(result.value)) {
         accumulators.emplace_back();
         continue;
       }
@@ -99,40 +99,32 @@ private:
   void addAccumulated(func::FuncOp final) {
     PhaseBuilder builder(final, Phase::Update);
     SmallVector<StepResult> results = stepResults(final);
-    Value weight, count = namedResult(results, "loss_count");
+    Value weight;
     for (auto [result, accumulator] : llvm::zip_equal(results, accumulators)) {
       Formula f(builder, result.value.getLoc());
       if (accumulator) {
         result.value = accumulated(builder, result, accumulator);
         onnx::WriteOp::create(builder, result.value.getLoc(), accumulator, f.like(result.value, 0));
         if (result.name == "loss_weight") weight = result.value;
-        if (result.name == "loss_count") {
-          DenseMap<Value, Value> made{{count, result.value}};
-          weight = madeOf(builder, namedResult(results, "loss_weight"), made);
-          for (StepResult &other : results)
-            if (other.name == "loss_weight") other.value = weight;
-        }
-      } else if (!count) { // the weight of one microbatch, known: all have the same
+      } else { // the weight of one microbatch, known: all have the same
         auto known = result.value.getDefiningOp<onnx::ConstantOp>();
         double each = cast<DenseElementsAttr>(known.getValue()).getSplatValue<APFloat>().convertToDouble();
         result.value = f.like(result.value, each * static_cast<double>(microbatches));
       }
     }
+    zeroCounts(builder, final);
     finishStep(final, results, weight);
   }
 
-  // `value` made again, of what `made` has in place of others.
-  static Value madeOf(OpBuilder &builder, Value value, DenseMap<Value, Value> &made) {
-    if (Value known = made.lookup(value)) return known;
-    Operation *op = value.getDefiningOp();
-    SmallVector<Value> operands;
-    if (op)
-      for (Value operand : op->getOperands()) operands.push_back(madeOf(builder, operand, made));
-    if (!op || operands == SmallVector<Value>(op->getOperands())) return made[value] = value;
-    Operation *copy = builder.clone(*op);
-    copy->setOperands(operands);
-    copy->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Update)));
-    return made[value] = copy->getResult(cast<OpResult>(value).getResultNumber());
+  static void zeroCounts(PhaseBuilder &builder, func::FuncOp final) {
+    llvm::MapVector<StringAttr, Type> counts;
+    for (auto read : final.getOps<onnx::ReadOp>())
+      if (isCountTensor(read.getParam())) counts.insert({read.getParamAttr().getAttr(), read.getValue().getType()});
+    for (auto [symbol, type] : counts) {
+      Location loc = NameLoc::get(symbol);
+      Value zero = Formula(builder, loc).constant(cast<RankedTensorType>(type), 0);
+      onnx::WriteOp::create(builder, loc, FlatSymbolRefAttr::get(symbol), zero);
+    }
   }
 
   // Results become loss and gradients; `undivided` is the weight that the gradients still must be divided by.

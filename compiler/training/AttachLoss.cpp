@@ -36,13 +36,23 @@ public:
     if (failed(terms)) return signalPassFailure();
     SmallVector<StepResult> results{{"loss_sum", {}, terms->sum}};
     if (terms->weight) results.push_back({"loss_weight", {}, terms->weight});
-    if (terms->count) results.push_back({"loss_count", {}, terms->count});
+    addCounts(model, results);
     setStepResults(model, results);
     eraseDeadOps(model);
   }
 
 private:
   TrainingOptions options;
+  SmallVector<Value> counts;
+
+  void addCounts(func::FuncOp model, SmallVectorImpl<StepResult> &results) {
+    SymbolTable symbols(getOperation());
+    for (auto [number, part] : llvm::enumerate(counts)) {
+      std::string name = countTensor(number);
+      addPersistent(model, symbols, name, part.getType(), "accumulator", 0);
+      results.push_back({name, {}, part});
+    }
+  }
 
   InFlightDiagnostic error(func::FuncOp model) {
     InFlightDiagnostic diagnostic = model.emitError();
@@ -82,6 +92,7 @@ private:
       Builder b(&getContext());
       getOperation()->setAttr(lossTermsName, b.getDenseF64ArrayAttr(split.coefficients));
       if (!split.meetsAt.empty()) getOperation()->setAttr(lossMeetsAtName, b.getStringAttr(split.meetsAt));
+      counts = std::move(split.counts);
       return split.terms;
     }
     SmallVector<int64_t> labelShape(type.getShape());

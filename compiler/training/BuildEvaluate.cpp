@@ -43,6 +43,8 @@ public:
     if (!loss) return signalPassFailure();
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(loss, weight) : loss}};
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
+    for (const StepResult &result : results)
+      if (isCountTensor(result.name)) finished.push_back(result); // for BuildCount
     setStepResults(evaluate, finished);
     eraseDeadOps(evaluate);
   }

@@ -13,9 +13,8 @@
 namespace cleave::training {
 
 struct LossTerms {
-  mlir::Value sum;        // rank 0
-  mlir::Value weight;     // rank 0; an onnx.Constant where it is known; null for a plain sum
-  mlir::Value count = {}; // of which the weight is made, where microbatches add that up instead; else null
+  mlir::Value sum;    // rank 0
+  mlir::Value weight; // rank 0; an onnx.Constant where it is known; null for a plain sum
 };
 
 // The losses over classes: softmax_cross_entropy and nll. `labels` has x's shape without the dimension `axis`.

@@ -43,6 +43,10 @@ Value lossSum(func::FuncOp function, ArrayRef<StepResult> results) {
   return sum;
 }
 
+constexpr StringLiteral countPrefix = "accumulator.loss_count.";
+std::string countTensor(size_t number) { return (countPrefix + Twine(number)).str(); }
+bool isCountTensor(StringRef name) { return name.starts_with(countPrefix); }
+
 DenseSet<StringAttr> parametersOf(Value value) {
   DenseSet<StringAttr> found;
   SmallVector<Value> pending{value};

@@ -9,6 +9,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createAttachLoss(recipe, options));
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
+  passes.addPass(createBuildCount(options));
   bool scaled = recipe.precision == recipe::Precision::Fp16;
   if (scaled) passes.addPass(createScaleLoss(recipe, options));
   const bool isEight = recipe.precision == recipe::Precision::Fp8;
@@ -32,6 +33,7 @@ void registerInitializeParameters();
 void registerAddAdapters();
 void registerAttachLoss();
 void registerBuildEvaluate();
+void registerBuildCount();
 void registerBuildBackward();
 void registerAccumulateGradients();
 void registerFreezeRows();
@@ -51,6 +53,7 @@ namespace {
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+  ListOption<double> lossOfBatch{*this, "loss-of-batch", llvm::cl::desc("cleave.loss_terms of the whole batch")};
 };
 
 } // namespace
@@ -60,6 +63,7 @@ void registerTrainingPasses() {
   registerAddAdapters();
   registerAttachLoss();
   registerBuildEvaluate();
+  registerBuildCount();
   registerBuildBackward();
   registerAccumulateGradients();
   registerFreezeRows();
@@ -80,7 +84,9 @@ void registerTrainingPasses() {
           llvm::errs() << recipe.status().message() << "\n";
           return;
         }
-        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches});
+        buildTrainingPipeline(passes, *recipe,
+                              {.microbatches = options.microbatches,
+                               .lossOfBatch = {options.lossOfBatch.begin(), options.lossOfBatch.end()}});
       });
 }
 

@@ -4,11 +4,13 @@
 //   out   func @final(inputs, labels, host scalars) -> (loss, grad_norm)     forward, backward, update; in fp16 also
 //                                                      (..., loss_scale, skipped)
 //         func @accumulate(inputs, labels)            microbatches > 1: runs microbatches - 1 times before @final
+//         func @count(inputs, labels)                 microbatches > 1, some losses: runs for each of them before all
 //         func @evaluate(inputs, labels) -> (loss)    forward and loss only
 //
 // Passes in order (each has a file of its name):
 //   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
+//   BuildCount           what the loss counts of the whole batch becomes @count
 //   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
 //   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
 //   FreezeRows           rows that the recipe freezes have no gradient
@@ -24,8 +26,7 @@
 //   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
-// (absent when the loss is a plain sum), "loss_count" (what the weight is made of, where that is added up instead),
-// "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
+// (absent when the loss is a plain sum), "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
 // where the weight counts labels that are not ignored: unequal microbatches are weighted as one batch would be.
 //
 // Markers for @evaluate come from the normalize phase: `cleave.dropout`, `cleave.batch_statistic` (normalize.h).
@@ -61,6 +62,7 @@ std::unique_ptr<mlir::Pass> createAddAdapters(const recipe::Recipe &recipe);
 
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options = {});
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
+std::unique_ptr<mlir::Pass> createBuildCount(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createFreezeRows(const recipe::Recipe &recipe);

@@ -52,9 +52,9 @@ std::map<std::string, Tensor> Reference::run(const std::string &name, int64_t mi
   return outputs;
 }
 
-// "accumulate" runs once, on leaves that stand for what is in the tensors that it writes: each microbatch then does the
+// The function runs once, on leaves that stand for what is in the tensors that it writes: each microbatch then does the
 // same. A tensor that it only adds to is known after any number of them at once.
-void Reference::accumulate(int64_t microbatches) {
+void Reference::accumulate(const std::string &name, int64_t microbatches) {
   struct Written {
     Store::Original leaf;     // `value`: before all; where `each` is nothing, now
     Term after;               // the first microbatch, of leaves
@@ -66,7 +66,7 @@ void Reference::accumulate(int64_t microbatches) {
   for (const plan::GraphFunction &function : graph.functions())
     for (int32_t number : function.nodes()) {
       const plan::GraphNode &own = graph.nodes(number);
-      if (function.name() != "accumulate" || own.op() != "Write" || written.count(own.symbol())) continue;
+      if (function.name() != name || own.op() != "Write" || written.count(own.symbol())) continue;
       auto found = state.find(own.symbol());
       if (found == state.end()) throw Unproved{fmt::format("the plan has no tensor '{}'", own.symbol())};
       Written &entry = written[own.symbol()];
@@ -78,7 +78,7 @@ void Reference::accumulate(int64_t microbatches) {
       byLeaf[store.term(found->second.value).definition] = &entry;
     }
   const std::map<std::string, Tensor> leaves = state;
-  (void)run("accumulate", 0);
+  (void)run(name, 0);
   for (auto &[symbol, entry] : written) {
     entry.after = state.at(symbol).value;
     entry.each = store.addedTo(leaves.at(symbol).value, entry.after);
@@ -106,7 +106,8 @@ void Reference::accumulate(int64_t microbatches) {
 }
 
 std::map<std::string, Tensor> Reference::step(int64_t microbatches) {
-  if (microbatches > 1) accumulate(microbatches - 1);
+  if (has("count")) accumulate("count", microbatches);
+  if (microbatches > 1) accumulate("accumulate", microbatches - 1);
   return run("final", microbatches - 1);
 }
 

@@ -13,13 +13,13 @@ public:
   std::map<std::string, Tensor> state; // persistent tensors by name
   // The function's outputs by name. Throws Unproved; `node` is then where.
   std::map<std::string, Tensor> run(const std::string &function, int64_t microbatch);
-  // Accumulates all microbatches but the last, then ends the step.
+  // Counts, accumulates all microbatches but the last, then ends the step.
   std::map<std::string, Tensor> step(int64_t microbatches);
   bool has(const std::string &function) const;
   const plan::GraphNode *node = nullptr;
 
 private:
-  void accumulate(int64_t microbatches);
+  void accumulate(const std::string &function, int64_t microbatches);
 
   const plan::Graph &graph;
   Store &store;

@@ -167,6 +167,10 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
 
 Result<StepOutcome> ReferenceExecutor::step(const std::vector<NamedTensors> &microbatches, const HostValues &host) {
   if (microbatches.empty()) return inputError("a step needs at least one microbatch");
+  for (size_t i = 0; i < microbatches.size() && functions.contains("count"); ++i) {
+    auto done = run("count", microbatches[i], host, static_cast<int64_t>(i));
+    if (!done) return done.status();
+  }
   for (size_t i = 0; i + 1 < microbatches.size(); ++i) {
     auto done = run("accumulate", microbatches[i], host, static_cast<int64_t>(i));
     if (!done) return done.status();

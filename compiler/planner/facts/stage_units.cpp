@@ -9,13 +9,31 @@
 namespace cleave::planner {
 namespace {
 
-// Cuts [begin, end) between operations with weights, each time where the fewest bytes cross.
-void cutStretch(const std::vector<bool> &weighted, const std::vector<double> &live, int begin, int end, int &kinds,
+// What a node does with weights, as they lie or laid out otherwise: look up rows of a table, compute with all of one.
+enum class WeightUse : uint8_t { None, Lookup, Product };
+
+std::vector<WeightUse> weightUses(const Problem &problem) {
+  const std::vector<bool> areWeights = problem.areWeights(false);
+  std::vector<WeightUse> uses;
+  for (const Node &node : problem.nodes) {
+    const bool isLookup = node.kind.form == dist::Form::Gather && !anyIn(areWeights, node.results);
+    uses.push_back(!anyIn(areWeights, node.operands) ? WeightUse::None
+                   : !node.cheap                     ? WeightUse::Product
+                   : isLookup                        ? WeightUse::Lookup
+                                                     : WeightUse::None);
+  }
+  return uses;
+}
+
+// Cuts [begin, end) between operations with weights, each time where the fewest bytes cross. Embeddings that follow
+// each other stay together.
+void cutStretch(const std::vector<WeightUse> &uses, const std::vector<double> &live, int begin, int end, int &kinds,
                 std::vector<Unit> &units) {
   int start = begin, last = -1;
   for (int i = begin; i < end; ++i) {
-    if (!weighted[size_t(i)]) continue;
-    if (last >= 0) {
+    const WeightUse use = uses[size_t(i)];
+    if (use == WeightUse::None) continue;
+    if (last >= 0 && (use != WeightUse::Lookup || uses[size_t(last)] != WeightUse::Lookup)) {
       int cut = last + 1;
       for (int at = last + 1; at <= i; ++at)
         if (live[size_t(at)] < live[size_t(cut)]) cut = at;
@@ -38,20 +56,18 @@ std::vector<Unit> findUnits(const Graph &graph, const std::vector<Repeat> &repea
   const Problem &problem = graph.problem;
   std::vector<Unit> units;
   const std::vector<double> live = problem.liveBytes();
-  const std::vector<bool> areWeights = problem.areWeights(false);
-  std::vector<bool> weighted; // per node: computes with a parameter, as it lies or laid out otherwise
-  for (const Node &node : problem.nodes) weighted.push_back(!node.cheap && anyIn(areWeights, node.operands));
+  const std::vector<WeightUse> uses = weightUses(problem);
   int at = 0, kinds = 0;
   for (const Repeat &repeat : repeats) {
-    const auto first = weighted.begin() + repeat.first;
-    if (std::find(first, first + repeat.period, true) == first + repeat.period) continue;
-    cutStretch(weighted, live, at, repeat.first, kinds, units);
+    const auto first = uses.begin() + repeat.first;
+    if (std::find(first, first + repeat.period, WeightUse::Product) == first + repeat.period) continue;
+    cutStretch(uses, live, at, repeat.first, kinds, units);
     for (int i = 0; i < repeat.count; ++i)
       units.push_back({repeat.first + i * repeat.period, repeat.first + (i + 1) * repeat.period, kinds, true});
     ++kinds;
     at = repeat.end();
   }
-  cutStretch(weighted, live, at, int(problem.nodes.size()), kinds, units);
+  cutStretch(uses, live, at, int(problem.nodes.size()), kinds, units);
   // Nothing but work on inputs (casts, masks), which is done where it is read, is no stage.
   auto isOnInputs = [&](const Node &node) { return !anyIn(graph.needsGradient, node.results); };
   if (units.size() > 1 && std::all_of(problem.nodes.begin(), problem.nodes.begin() + units.front().end, isOnInputs)) {

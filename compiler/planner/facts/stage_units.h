@@ -1,5 +1,6 @@
 // The parts of pipeline stages: the nodes in execution order, cut into units. A repetition of a block is a unit;
-// between blocks a unit has one operation with a weight and what surrounds it. A stage is a run of units.
+// between blocks a unit has one operation with a weight, or embeddings that follow each other, and what surrounds it. A
+// stage is a run of units.
 //
 //   gpt with 4 layers:  [embeddings] [layer 0] [layer 1] [layer 2] [layer 3] [final norm, head, loss]
 //   --balance 2,2       stages of 2 layers; the embeddings go to the first, the head to the last

@@ -3,8 +3,9 @@
 
     graph_losses.py CLEAVE FOLDER
 
-One model for each form: a mean, a sum, both added, means with a count of their own (bounded or not), a mean of means, and
-the logarithm of a sum, which is none of these: there `compile` must warn and name the node.
+One model for each form: a mean, a sum, both added, means with a count of their own (bounded or not), a mean of means, sums
+of terms with counts of their own, and forms that are none of these (the logarithm of a sum, a product of two, a count of what
+the model computes beside another term): there `compile` must warn and name the node.
 """
 import json
 import pathlib
@@ -85,8 +86,40 @@ def mean_over_mean(g):
     g.node("Div", [g.reduce("ReduceMean", "masked", "s"), g.reduce("ReduceMean", "mask", "n")], "loss")
 
 
+def own_counts(g):  # and a term without samples; the mask has no entry in a microbatch of the first step
+    missing = g.node("Sub", [g.constant("one", np.float32(1)), "mask"], "missing")
+    seen = g.node("Div", [g.reduce("ReduceSum", "masked", "s"), g.reduce("ReduceSum", "mask", "n")], "seen")
+    rest = g.reduce("ReduceSum", g.node("Mul", ["squares", missing], "rest"), "r")
+    unseen = g.node("Div", [rest, g.reduce("ReduceSum", missing, "u")], "unseen")
+    decay = g.node("Mul", [g.reduce("ReduceSumSquare", "w1", "norm"), g.constant("rate", np.float32(0.01))], "decay")
+    part = g.node("Mul", [unseen, g.constant("tenth", np.float32(0.1))], "part")
+    g.node("Sum", [seen, part, decay], "loss")
+
+
+def count_of_rows(g):  # a count for each row, and a mean of what they divide
+    rows = g.node("Max", [g.reduce("ReduceSum", "mask", "n", [0]), g.constant("one", np.float32(1))], "bound")
+    g.reduce("ReduceMean", g.node("Div", [g.reduce("ReduceSum", "masked", "s", [0]), rows], "means"), "loss")
+
+
+def root_of_count(g):
+    count = g.node("Add", [g.reduce("ReduceSumSquare", "mask", "n"), g.constant("one", np.float32(1))], "more")
+    root = g.node("Sqrt", [count], "root")
+    both = g.node("Mul", [g.reduce("ReduceMean", "squares", "m"), g.reduce("ReduceMean", "mask", "share")], "both")
+    g.node("Add", [g.node("Div", [g.reduce("ReduceSum", "masked", "s"), root], "q"), both], "loss")
+
+
 def logarithm(g):
     g.node("Log", [g.reduce("ReduceSum", "squares", "s")], "loss")
+
+
+def product(g):
+    g.node("Mul", [g.reduce("ReduceMean", "squares", "m"), g.reduce("ReduceMean", "masked", "s")], "loss")
+
+
+def count_of_outputs(g):
+    large = g.node("Sign", ["squares"], "large")
+    mean = g.node("Div", [g.reduce("ReduceSum", "masked", "s"), g.reduce("ReduceSum", large, "n")], "mean")
+    g.node("Add", [mean, g.reduce("ReduceMean", "squares", "m")], "loss")
 
 
 def run(model, recipe, devices, flags):
@@ -111,7 +144,9 @@ def main():
     recipe = folder / "recipe.yaml"
     recipe.write_text("dims: {batch: 8}\nloss: {kind: output}\noptimizer: {kind: sgd, lr: 0.02}\n"
                       f"data: {{kind: arrays, path: {folder / 'data.npz'}, shuffle: false}}\n")
-    for build in (mean, total, total_and_mean, mean_of_rows, masked, bounded, mean_over_mean, logarithm):
+    met = {logarithm: "loss", product: "loss", count_of_outputs: "mean"}
+    for build in (mean, total, total_and_mean, mean_of_rows, masked, bounded, mean_over_mean, own_counts, count_of_rows,
+                  root_of_count, *met):
         graph, model = Graph(), folder / f"{build.__name__}.onnx"
         build(graph)
         graph.write(model)
@@ -122,8 +157,8 @@ def main():
             worst = max(abs(a - b) / abs(b) for row, one in zip(parts, whole) for a, b in zip(row, one))
             if verified.returncode:
                 sys.exit(f"{build.__name__} {flags}: verify: {verified.stdout}{verified.stderr}")
-            if build is logarithm:
-                if "samples of a batch can meet at 'loss'" not in told or "meet at 'loss'" not in verified.stdout:
+            if build in met:
+                if f"samples of a batch can meet at '{met[build]}'" not in told or f"meet at '{met[build]}'" not in verified.stdout:
                     sys.exit(f"{build.__name__} {flags}: nothing is said: {told}{verified.stdout}")
             elif not worst < 2e-6 or "can meet" in told:
                 sys.exit(f"{build.__name__} {flags}: off by {worst:.1e}, {told}\n{parts}\n{whole}")

@@ -1,0 +1,88 @@
+// BuildCount: what the loss counts of the whole batch is added up before its microbatches are run.
+//
+//   @model   result "accumulator.loss_count.0" = ReduceSum(%mask)
+//        ->  @count  writes @accumulator.loss_count.0 = onnx.read @accumulator.loss_count.0 + ReduceSum(%mask)
+//
+// A step runs @count for every microbatch, then @accumulate and @final, which read the sums; @final zeroes them
+// (AccumulateGradients). @evaluate knows one microbatch only, and takes M times what that one has.
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+
+namespace cleave::training {
+namespace {
+
+class BuildCount : public PassWrapper<BuildCount, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildCount)
+  BuildCount() = default;
+  explicit BuildCount(const TrainingOptions &options) { microbatches = options.microbatches; }
+  BuildCount(const BuildCount &other) : PassWrapper(other) { microbatches = other.microbatches.getValue(); }
+  StringRef getArgument() const final { return "build-count"; }
+  StringRef getDescription() const final { return "add up ahead what the loss counts of the whole batch"; }
+
+  void runOnOperation() override {
+    func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
+    if (!model) return signalPassFailure();
+    if (llvm::none_of(stepResults(model), [](const StepResult &result) { return isCountTensor(result.name); })) return;
+    func::FuncOp count = model.clone();
+    count.setName("count");
+    getOperation().insert(model->getIterator(), count);
+    addUp(count);
+    setStepResults(model, withoutCounts(model));
+    if (auto evaluate = getOperation().lookupSymbol<func::FuncOp>("evaluate")) countItself(evaluate);
+  }
+
+  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+
+private:
+  static SmallVector<StepResult> withoutCounts(func::FuncOp function) {
+    SmallVector<StepResult> results = stepResults(function);
+    llvm::erase_if(results, [](const StepResult &result) { return isCountTensor(result.name); });
+    return results;
+  }
+
+  static void addUp(func::FuncOp count) {
+    for (auto write : llvm::make_early_inc_range(count.getOps<onnx::WriteOp>())) write.erase();
+    PhaseBuilder builder(count, Phase::Update);
+    for (const StepResult &result : stepResults(count)) {
+      if (!isCountTensor(result.name)) continue;
+      auto symbol = FlatSymbolRefAttr::get(count.getContext(), result.name);
+      Location loc = result.value.getLoc();
+      Value before = onnx::ReadOp::create(builder, loc, result.value.getType(), symbol);
+      onnx::WriteOp::create(builder, loc, symbol, Formula(builder, loc).add(before, result.value));
+    }
+    setStepResults(count, {});
+    eraseDeadOps(count);
+    BitVector unused(count.getNumArguments());
+    for (BlockArgument argument : count.getArguments())
+      if (argument.use_empty()) unused.set(argument.getArgNumber());
+    (void)count.eraseArguments(unused); // cannot fail: nothing calls the function
+  }
+
+  void countItself(func::FuncOp evaluate) {
+    for (const StepResult &result : stepResults(evaluate)) {
+      if (!isCountTensor(result.name)) continue;
+      PhaseBuilder builder(evaluate, Phase::Forward);
+      builder.setInsertionPointAfterValue(result.value);
+      Value all = Formula(builder, result.value.getLoc()).scale(result.value, static_cast<double>(microbatches));
+      for (auto read : llvm::make_early_inc_range(evaluate.getOps<onnx::ReadOp>()))
+        if (read.getParam() == result.name) {
+          read.getValue().replaceAllUsesWith(all);
+          read.erase();
+        }
+    }
+    setStepResults(evaluate, withoutCounts(evaluate));
+    eraseDeadOps(evaluate);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createBuildCount(const TrainingOptions &options) { return std::make_unique<BuildCount>(options); }
+void registerBuildCount() { PassRegistration<BuildCount>(); }
+
+} // namespace cleave::training
