@@ -10,9 +10,11 @@
 Needs NumPy. `compile` and `estimate` start the command `cleave`; `Trainer` runs in this process, by the C library.
 """
 from cleave._tool import CleaveError, tool_path
+from cleave.check import ImportCheck, ImportMismatch, check_import
 from cleave.compiling import Plan, compile, estimate
+from cleave.export import export
 from cleave.reports import Comparison, Report
 from cleave.training import Metrics, Trainer, load_into
 
-__all__ = ["CleaveError", "Comparison", "Metrics", "Plan", "Report", "Trainer", "compile", "estimate", "load_into",
-           "tool_path"]
+__all__ = ["CleaveError", "Comparison", "ImportCheck", "ImportMismatch", "Metrics", "Plan", "Report", "Trainer", "check_import",
+           "compile", "estimate", "export", "load_into", "tool_path"]

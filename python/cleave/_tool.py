@@ -23,14 +23,14 @@ def tool_path():
     return str(found)
 
 
-def run_tool(*arguments):
-    """Standard output of a command. Its notes and warnings go to standard error as they come."""
+def run_tool(*arguments, quiet=False):
+    """Standard output of a command. Its notes and warnings go to standard error when it ends, unless `quiet`."""
     child = subprocess.Popen([tool_path(), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     output, told = child.communicate()
     errors = [line for line in told.splitlines() if line.startswith("cleave: error: ")]
     if child.returncode:
         first = told.find("cleave: error: ")
         raise CleaveError(told[first + len("cleave: error: "):].strip() if errors else told.strip(), child.returncode)
-    if told:
+    if told and not quiet:
         print(told, end="", file=sys.stderr)
     return output

@@ -5,7 +5,12 @@ import pathlib
 import tempfile
 
 from cleave._tool import CleaveError, run_tool
+from cleave.check import ImportMismatch, check_import
+from cleave.export import export
 from cleave.reports import Comparison, Report
+
+
+CHECKED_PARAMETERS = 50_000_000  # modules up to this size are checked unless check=False: seconds, and five copies in memory
 
 
 def _exported(model, example, folder):
@@ -17,12 +22,20 @@ def _exported(model, example, folder):
         raise CleaveError(f"a model is a path or a torch.nn.Module, not {type(model).__name__}", 2)
     if example is None:
         raise CleaveError("a torch module needs `example`: a tuple of inputs to export it with", 2)
-    example = tuple(example) if isinstance(example, (tuple, list)) else (example,)
     path = pathlib.Path(folder, "model.onnx")
-    batch = torch.export.Dim("batch")
-    shapes = tuple({0: batch} if isinstance(part, torch.Tensor) and part.dim() > 0 else None for part in example)
-    torch.onnx.export(model.train(), example, str(path), dynamo=True, dynamic_shapes=shapes)
+    export(model, example, path)
     return path
+
+
+def _import_check(module, example, path, recipe):
+    """What the report says of the import after one step beside PyTorch's, or the error of a recipe that does not compile: the
+    compilation comes to the same one, and its message names the recipe's lines."""
+    try:
+        return f"checked against the module: {check_import(module, path, None, recipe, example=example)}", None
+    except ImportMismatch:
+        raise
+    except CleaveError as error:
+        return None, error
 
 
 def _recipe(recipe, folder):
@@ -48,10 +61,11 @@ def _flags(options):
 
 
 class Plan:
-    """A compiled plan, in a file. Of one that has no path of its own, the folder lives as long as the plan."""
+    """A compiled plan, in a file; `model` is the .onnx file. A plan without a path of its own has a folder that lives with it."""
 
-    def __init__(self, path, folder=None):
+    def __init__(self, path, folder=None, model=None):
         self.path = pathlib.Path(path)
+        self.model = model and pathlib.Path(model)
         self._folder = folder
 
     def report(self):
@@ -65,18 +79,28 @@ class Plan:
         return f"cleave.Plan({str(self.path)!r})"
 
 
-def compile(model, recipe, cluster, path=None, example=None, **split):
+def compile(model, recipe, cluster, path=None, example=None, check=None, **split):
     """A plan of `model` (a path, or a torch module with `example` inputs) for a cluster.
 
     recipe: a path or a dictionary. path: the plan's file, and a torch module's .onnx beside it; without one both lie in a
-    temporary folder. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, like="megatron", ...
+    temporary folder. check: whether one step of an exported module is compared with PyTorch's (check_import); without it
+    for modules below 50 million parameters. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
     """
     folder = None if path else tempfile.TemporaryDirectory(prefix="cleave-")
     path = pathlib.Path(path or pathlib.Path(folder.name, "model.plan"))
-    model = _exported(model, example, path.parent)
+    file, result, failure = _exported(model, example, path.parent), None, None
+    if file is not model and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
+        result, failure = _import_check(model, example, file, recipe)
     with tempfile.TemporaryDirectory() as scratch:
-        run_tool("compile", model, "--recipe", _recipe(recipe, scratch), "--cluster", cluster, "-o", path, *_flags(split))
-    return Plan(path, folder)
+        run_tool("compile", file, "--recipe", _recipe(recipe, scratch), "--cluster", cluster, "-o", path,
+                 *_flags({"import_check": result, **split}))
+    if failure:
+        raise failure
+    return Plan(path, folder, file)
+
+
+def _parameters(module):
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def estimate(model, recipe, cluster, example=None, **split):

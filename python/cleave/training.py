@@ -162,11 +162,11 @@ class Trainer:
         self.close()
 
 
-def load_into(module, snapshots, **options):
+def load_into(module, snapshots, strict=True, **options):
     """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
     from cleave.compiling import _flags
     from safetensors.torch import load_file
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))
-        return module.load_state_dict(load_file(str(path)))
+        return module.load_state_dict(load_file(str(path)), strict=strict)

@@ -1,0 +1,122 @@
+"""One check from beginning to end: both sides' step on the same batch, and their comparison."""
+import os
+import pathlib
+
+import numpy as np
+import onnx
+
+from cleave._tool import CleaveError, run_tool
+from cleave.check import ImportCheck, ImportMismatch
+from cleave.check.cleave_side import CleaveSide
+from cleave.check.differences import Comparison
+from cleave.check.random_batch import random_inputs, random_labels
+from cleave.check.recipes import gradient_recipe, left_out, parse, read_recipe
+from cleave.check.torch_side import TorchSide
+from cleave.export.example import Example
+from cleave.export.graph import Graph
+from cleave.export.statement import read
+from cleave.export.training_form import active_dropouts
+
+
+class Checking:
+    def __init__(self, module, model_or_plan, recipe, example, size):
+        self.module, self.example, self.size = module, example, size
+        self.path, self.recipe = _model_and_recipe(model_or_plan, recipe)
+        self.graph = Graph(onnx.load(str(self.path), load_external_data=False), self.path.parent)
+        self.stated = read(self.graph.model)
+
+    def run(self, batch, accepted):
+        side = TorchSide(self.module)
+        outputs = [value.name for value in self.graph.model.graph.output]
+        inputs = [value for value in self.graph.model.graph.input if value.name not in self.graph.initializers]
+        loss = self.recipe.get("loss")
+        if not loss:
+            raise CleaveError("a check needs the recipe's `loss`", 1)
+        loss = loss if isinstance(loss, dict) else {"kind": loss}
+        if loss.get("output", outputs[0]) not in outputs:
+            raise CleaveError(f"loss.output: the model has no output {loss['output']!r}, but {', '.join(outputs)}", 1)
+        output = outputs.index(loss.get("output", outputs[0]))
+        fixed = _fixed_batch(inputs)
+        example = self._example(inputs, batch, fixed)
+        recipe = gradient_recipe(self.recipe, None if fixed else example.batch, self.stated is not None)
+        with CleaveSide(self.path, recipe) as cleave_side:
+            random = np.random.default_rng(51)
+            if batch is None:
+                example = random_inputs(side, example, random)
+            arrays = dict(zip((value.name for value in inputs), map(_array, example.ordered(side.module))))
+            labels = self._labels(side, cleave_side, loss, example, arrays, output, batch, random)
+            seen = side.run(example, loss, output, labels and labels[1])
+            step = cleave_side.step({**arrays, **({labels[0]: labels[1]} if labels else {})})
+        found, figures = Comparison(side, seen, step, left_out(self.recipe), accepted).run()
+        found = self._dropouts(seen) + found
+        if found:
+            raise ImportMismatch(found)
+        error = abs(step.loss - seen.loss) / max(abs(seen.loss), 1e-12)
+        return ImportCheck(seen.loss, error, figures.gradients, figures.worst, figures.worst_error, len(seen.dropouts),
+                           seen.precision)
+
+    def _example(self, inputs, batch, fixed):
+        """The example's inputs, with the batch's arrays in their places; without an example the arrays are all inputs."""
+        names = [value.name for value in inputs]
+        if self.example is None and batch is None:
+            raise CleaveError("a check needs `example`, the inputs of forward, or a batch", 2)
+        if self.example is None:
+            import torch
+            return Example(tuple(torch.from_numpy(_array(batch[name])) for name in names))
+        example = Example(self.example)
+        if batch is None:
+            return example.resized(fixed or self.size) if example.batch else example
+        given = {new: _array(batch[old]) for old, new in zip(names, example.names(self.module)) if old in batch}
+        example = example.filled(self.module, given)
+        example.batch = example.ordered(self.module)[0].shape[0]
+        return example
+
+    @staticmethod
+    def _labels(side, cleave_side, loss, example, arrays, output, batch, random):
+        """(name, array) of the labels, or None where the graph computes its loss."""
+        left = [name for name in cleave_side.inputs if name not in arrays]
+        if not left:
+            return None
+        if batch is not None:
+            if left[0] not in batch:
+                raise CleaveError(f"the batch has no {left[0]!r}", 2)
+            return left[0], _array(batch[left[0]])
+        dtype, shape = cleave_side.inputs[left[0]]
+        return left[0], random_labels(loss, dtype, shape, side.outputs(example)[output][1], random)
+
+    def _dropouts(self, seen):
+        """The file must drop what the module drops: the same ratios."""
+        want = sorted(round(ratio, 6) for ratio in seen.dropouts)
+        have = sorted(round(ratio, 6) for ratio in active_dropouts(self.graph))
+        if len(want) == len(have) and all(abs(a - b) < 2e-6 for a, b in zip(want, have)):
+            return []
+        return [f"dropout: the module drops with {want or 'no ratio'}, the file with {have or 'none'}"]
+
+
+def _array(value):
+    if isinstance(value, np.ndarray):
+        return value
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+
+
+def _fixed_batch(inputs):
+    """The batch of a model that was exported for one, or None."""
+    sizes = [value.type.tensor_type.shape.dim for value in inputs]
+    symbolic = any(size.dim_param for dims in sizes for size in dims)
+    return None if symbolic else next((dims[0].dim_value for dims in sizes if len(dims)), None)
+
+
+def _model_and_recipe(model_or_plan, recipe):
+    """The path of the .onnx file and the recipe, which a plan has itself."""
+    path = pathlib.Path(getattr(model_or_plan, "path", model_or_plan))
+    if not path.exists():
+        raise CleaveError(f"{os.fspath(path)}: no such file", 1)
+    if path.suffix == ".onnx":
+        if recipe is None:
+            raise CleaveError("a check of an .onnx file needs a recipe: its loss", 2)
+        return path, read_recipe(recipe)
+    import json
+    report = json.loads(run_tool("report", path, "--format", "json", quiet=True))
+    model = getattr(model_or_plan, "model", None) or report["model"]
+    model = pathlib.Path(model["path"] if isinstance(model, dict) else model)
+    return model, read_recipe(recipe) if recipe is not None else parse(report["recipe"])

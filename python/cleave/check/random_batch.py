@@ -1,0 +1,52 @@
+"""A random batch for a check: inputs of the example's kind, labels as the loss takes them."""
+import contextlib
+
+import numpy as np
+import torch
+from torch import nn
+
+
+@contextlib.contextmanager
+def _vocabularies(module):
+    """{address of a tensor: rows of the embedding that reads it}, filled while the module runs."""
+    found = {}
+
+    def seen(part, args):
+        if args and isinstance(args[0], torch.Tensor):
+            address = args[0].data_ptr()
+            found[address] = min(part.num_embeddings, found.get(address, part.num_embeddings))
+    hooks = [part.register_forward_pre_hook(seen) for part in module.modules() if isinstance(part, nn.Embedding)]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def random_inputs(side, example, random):
+    """The example with other numbers: token numbers below the vocabulary, normal floats; masks keep their values."""
+    with _vocabularies(side.module) as sizes:
+        side.outputs(example)
+
+    def at(leaf):
+        if leaf.data_ptr() in sizes and not leaf.is_floating_point():
+            return torch.from_numpy(random.integers(0, sizes[leaf.data_ptr()], tuple(leaf.shape))).to(leaf.dtype)
+        values = leaf.detach().cpu()
+        if leaf.is_floating_point() and leaf.numel() > 1:
+            spread, mean = float(values.double().std()), float(values.double().mean())
+            if spread > 0 or mean == 0:
+                drawn = random.standard_normal(tuple(leaf.shape)) * (spread or 1.0) + mean
+                return torch.from_numpy(drawn).to(leaf.dtype)
+        return values
+    return example.mapped(at)
+
+
+def random_labels(loss, dtype, shape, output, random):
+    """Labels of this type and shape for an output of the module."""
+    if loss["kind"] in ("softmax_cross_entropy", "nll") and np.issubdtype(dtype, np.integer):
+        return random.integers(0, output.shape[loss.get("axis", -1)], shape).astype(dtype)
+    if loss["kind"] in ("bce", "bce_with_logits"):
+        return random.integers(0, 2, shape).astype(dtype)
+    if np.issubdtype(dtype, np.integer):
+        return random.integers(0, 2, shape).astype(dtype)
+    return random.standard_normal(shape).astype(dtype)

@@ -1,0 +1,122 @@
+"""Export by torch.export: nothing is folded, merged or dropped.
+
+`traced(module, example, dynamic)` is the program, and `translated(program, path)` writes its ONNX graph. The program tells
+what a TorchScript hides: which tensors reach an output, which norms compute in training form, what the dropouts are.
+"""
+import contextlib
+import io
+import logging
+import warnings
+
+import torch
+
+from cleave.export.attention import PlainAttention
+from cleave.export.masks import write_masks_as_dropouts
+
+aten = torch.ops.aten
+TRAINING_NORMS = {"_native_batch_norm_legit_functional", "native_batch_norm", "cudnn_batch_norm", "batch_norm",
+                  "_batch_norm_with_update_functional", "_native_batch_norm_legit"}
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without the exporter's progress; its warnings concern inference."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.ERROR)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+def traced(module, example, dynamic):
+    """The ExportedProgram with ATen's operators; `dynamic`: for any batch, or for those that the module distinguishes not."""
+    if not dynamic:
+        return _exported(module, example, None)
+    try:
+        return _exported(module, example, torch.export.Dim("batch"))
+    except Exception as error:  # diffusers asks whether a batch is 64 or more
+        if "Not all values" not in str(error) or not hasattr(torch.export.Dim, "DYNAMIC"):
+            raise
+        return _exported(module, example, torch.export.Dim.DYNAMIC)
+
+
+def _exported(module, example, dimension):
+    shapes = example.dynamic_shapes(module, dimension) if dimension is not None else None
+    with quiet(), PlainAttention():
+        program = torch.export.export(module, example.args, example.kwargs or None, dynamic_shapes=shapes, strict=False)
+    write_masks_as_dropouts(program)
+    return program
+
+
+def batches(program):
+    """The largest batch that the program is for, or None where any is right."""
+    bounds = [int(bound.upper) for bound in program.range_constraints.values() if getattr(bound.upper, "is_Integer", False)
+              or isinstance(bound.upper, int)]
+    return min((bound for bound in bounds if bound < 1 << 31), default=None)
+
+
+def translated(program, path):
+    """Writes the program's ONNX graph, with external data where it is large. Returns the program as it was written."""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
+    with quiet():
+        written = torch.onnx.export(program, (), dynamo=True, optimize=False, verbose=False)
+        written.save(str(path), external_data=size > 1.5e9)
+    return written.exported_program
+
+
+def _users(program):
+    """Names of the placeholders that reach an output of the user."""
+    spec = program.graph_signature
+    wanted = {name for name in spec.user_outputs if isinstance(name, str)}
+    reached, work = set(), [node for node in program.graph.nodes if node.name in wanted]
+    while work:
+        node = work.pop()
+        if node in reached:
+            continue
+        reached.add(node)
+        work += node.all_input_nodes
+    return {node.name for node in reached if node.op == "placeholder"}
+
+
+class Facts:
+    """What the program says about the module's tensors and nodes."""
+
+    def __init__(self, program):
+        spec = program.graph_signature
+        self.targets = {**spec.inputs_to_parameters, **spec.inputs_to_buffers}
+        reached = _users(program)
+        self.used = {self.targets[name] for name in reached if name in self.targets}
+        self.mutated = set(spec.buffers_to_mutate.values())
+        self.norms = []       # (running mean's full name or None, training) in the graph's order
+        self.dropouts = []    # (ratio, active) in the order in which the translation writes Dropout nodes
+        self.detached = False
+        for node in program.graph.nodes:
+            if node.op != "call_function":
+                continue
+            name = getattr(getattr(node.target, "_schema", None), "name", "").removeprefix("aten::")
+            self._node(node, name)
+
+    def _node(self, node, name):
+        args = node.args
+        if name == "native_dropout":
+            self.dropouts.append((args[1], args[2] is not False))
+        elif name == "dropout":
+            self.dropouts.append((args[1], args[2] is not False))
+        elif name == "scaled_dot_product_attention":
+            ratio = args[4] if len(args) > 4 else node.kwargs.get("dropout_p", 0.0)
+            self.dropouts += [(ratio, True)] if ratio else []
+        elif name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            layers, ratio, train = args[4], args[5], args[6]
+            self.dropouts += [(ratio, bool(train))] * (layers - 1) if ratio else []
+        elif name in ("detach", "detach_"):
+            self.detached = True
+        elif name in TRAINING_NORMS and "no_stats" not in str(node.target):
+            mean = args[3] if len(args) > 3 else None
+            known = self.targets.get(getattr(mean, "name", None))
+            if known:
+                self.norms.append((known, args[5]))
+        elif name == "_native_batch_norm_legit_no_training" and getattr(args[3], "name", None) in self.targets:
+            self.norms.append((self.targets[args[3].name], False))

@@ -1,0 +1,77 @@
+"""The written ONNX graph, as the statement needs it: initializers with their bytes, node outputs, fitting edits.
+
+    graph = Graph(onnx.load("model.onnx", load_external_data=False), folder)
+    graph.bytes("fc.weight")         # b"..." as they lie in the file, row-major
+    graph.rename({"s77": "batch"})   # sizes; values by rename_values
+"""
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+
+class Graph:
+    def __init__(self, model, folder):
+        self.model, self.folder = model, pathlib.Path(folder)
+        self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def bytes(self, name):
+        """Elements as they lie in memory."""
+        tensor = self.initializers[name]
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            where = {entry.key: entry.value for entry in tensor.external_data}
+            with open(self.folder / where["location"], "rb") as file:
+                file.seek(int(where.get("offset", 0)))
+                return file.read(int(where["length"])) if "length" in where else file.read()
+        return tensor.raw_data if tensor.HasField("raw_data") else numpy_helper.to_array(tensor).tobytes()
+
+    def nodes(self, kind):
+        return [node for node in self.model.graph.node if node.op_type == kind and node.domain in ("", "ai.onnx")]
+
+    def constant(self, name):
+        """The array of an initializer or a Constant's output; None if it is computed."""
+        if name in self.initializers:
+            return numpy_helper.to_array(self.initializers[name])
+        for node in self.nodes("Constant"):
+            if name in node.output:
+                value = onnx.helper.get_attribute_value(node.attribute[0])
+                return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+        return None
+
+    def add_constant(self, name, array):
+        """A new Constant in front of all nodes."""
+        tensor = numpy_helper.from_array(np.asarray(array), name)
+        self.model.graph.node.insert(0, onnx.helper.make_node("Constant", [], [name], value=tensor))
+        return name
+
+    def rename_values(self, names):
+        """Gives inputs, outputs and what lies between other names; a name in use moves out of the way."""
+        names = {old: new for old, new in names.items() if old != new}
+        taken = {name for node in self.model.graph.node for name in [*node.input, *node.output]} | set(self.initializers)
+        for new in set(names.values()) & (taken - set(names)):
+            names[new] = next(f"{new}_{at}" for at in range(2, 10**6) if f"{new}_{at}" not in taken)
+        change = lambda name: names.get(name, name)  # noqa: E731
+        for node in _all_nodes(self.model.graph):
+            node.input[:] = map(change, node.input)
+            node.output[:] = map(change, node.output)
+        graph = self.model.graph
+        for value in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+            value.name = change(value.name)
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        return names
+
+    def rename_sizes(self, names):
+        graph = self.model.graph
+        for value in [*graph.input, *graph.output, *graph.value_info]:
+            for size in value.type.tensor_type.shape.dim:
+                if size.dim_param in names:
+                    size.dim_param = names[size.dim_param]
+
+
+def _all_nodes(graph):
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs] if attribute.type in (5, 10) else []:
+                yield from _all_nodes(inner)

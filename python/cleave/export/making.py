@@ -1,0 +1,195 @@
+"""One export from beginning to end: trace, write, put into training form, find the tensors, state."""
+import os
+
+import onnx
+import torch
+
+from cleave._tool import CleaveError
+from cleave.export import dynamo, torchscript
+from cleave.export.example import Example
+from cleave.export.forms import exportable, flat_outputs, norms, train, unchanged
+from cleave.export.graph import Graph
+from cleave.export.holding import Search, distinct
+from cleave.export.randomness import RandomDraws
+from cleave.export.statement import make, named_tensors, ties, write
+from cleave.export.training_form import active_dropouts, keep_dropouts, keep_norms, refuse_unfit
+
+
+class Making:
+    def __init__(self, module, example, kwargs, path, dynamic, exporter):
+        self.module, self.path, self.exporter = module, path, exporter
+        self.example, self.dynamic = Example(example, kwargs), dynamic
+        self.remarks, self.facts = [], None
+
+    def run(self, input_names, output_names):
+        module = self.module
+        if self.example.batch is None:
+            self.dynamic = False
+        with unchanged(module), exportable(module, self.remarks), flat_outputs(module) as outputs:
+            train(module, self.remarks)
+            draws = self._draws()
+            refuse_unfit(module, draws)
+            self._write(self.path)
+            graph = self._graph(self.path)
+            self._name(graph, input_names, output_names or outputs)
+            tensors = named_tensors(module)
+            if self.exporter == "torchscript":
+                torchscript.restore_buffers(graph, dict(module.named_buffers()))
+            held = self._held(graph, tensors)
+            self._refuse_lost(tensors, held)
+            self._keep_norms(graph, held)
+            if self.facts:
+                keep_dropouts(graph, self.facts.dropouts)
+            active = active_dropouts(graph)
+            self._refuse_dropouts(active, draws)
+            statement = make(module, tensors, held, norms(module), active, self.remarks, self.exporter)
+        write(graph.model, statement)
+        onnx.save(graph.model, str(self.path))
+        return statement
+
+    def _draws(self):
+        with unchanged(self.module), torch.no_grad(), RandomDraws(self.module) as draws:
+            self.module(*self.example.args, **self.example.kwargs)
+        return draws
+
+    def _write(self, path):
+        """Writes the ONNX graph by the exporter that can: torch.export, TorchScript, torch.export with a fixed batch."""
+        failures = []
+        for exporter, dynamic in self._ways():
+            try:
+                if exporter == "dynamo":
+                    program = dynamo.traced(self.module, self.example, dynamic)
+                    self.facts = dynamo.Facts(dynamo.translated(program, path))
+                    largest = dynamo.batches(program)
+                    if largest:
+                        self.remarks.append(f"forward asks for the size of the batch: exported for batches up to {largest}")
+                else:
+                    self.facts = None
+                    names = self.example.names(self.module)
+                    with unchanged(self.module):  # tracing runs the module
+                        torchscript.translated(self.module, self.example, names, path, dynamic)
+            except Exception as error:  # exporters raise what they like
+                failures.append(f"{'torch.export' if exporter == 'dynamo' else 'TorchScript'}: {_first_line(error)}")
+                continue
+            if dynamic != self.dynamic:
+                self.remarks.append(f"exported for a batch of {self.example.batch} alone: {failures[0]}")
+            elif failures:
+                self.remarks.append(f"exported by TorchScript, since another way failed: {failures[0]}")
+            self.exporter, self.dynamic = exporter, dynamic
+            return
+        raise CleaveError(f"{type(self.module).__name__} cannot be exported: {'; '.join(dict.fromkeys(failures))}", 1)
+
+    def _ways(self):
+        """(exporter, whether the batch is open), in the order in which they are tried."""
+        exporters = [self.exporter] if self.exporter else ["dynamo", "torchscript"]
+        open_batch = [(exporter, True) for exporter in exporters] if self.dynamic else []
+        return open_batch + [(exporter, False) for exporter in exporters]
+
+    @staticmethod
+    def _graph(path):
+        model = onnx.load(str(path), load_external_data=False)
+        if model.functions:
+            from onnx import inliner
+            model = inliner.inline_local_functions(model)
+        return Graph(model, path.parent)
+
+    def _name(self, graph, input_names, output_names):
+        """Inputs are called as forward's parameters, outputs as the keys of what it returns, and the batch `batch`."""
+        inputs = [value.name for value in graph.model.graph.input if value.name not in graph.initializers]
+        wanted = input_names or self.example.names(self.module)
+        if len(wanted) != len(inputs):
+            raise CleaveError(f"the graph has the inputs {', '.join(inputs)}, and {', '.join(wanted)} are wanted", 1)
+        outputs = [value.name for value in graph.model.graph.output]
+        named = [(old, f"{new}_out" if new in wanted else new) for old, new in zip(outputs, output_names) if new]
+        graph.rename_values({**dict(zip(inputs, wanted)), **dict(named)})
+        if self.dynamic:
+            first = {value.name: value for value in graph.model.graph.input}
+            for name, leaf in zip(wanted, self.example.ordered(self.module)):
+                if self.example.is_batched(leaf):
+                    graph.rename_sizes({first[name].type.tensor_type.shape.dim[0].dim_param: "batch"})
+
+    def _held(self, graph, tensors):
+        tied = ties(tensors)
+        search = Search(graph)
+        held = search.held({name: tensor for name, tensor in tensors.items() if name not in tied or name in graph.initializers})
+        if search.ambiguous:
+            held.update(self._held_by_perturbing(tensors, search.ambiguous))
+        for later, first in tied.items():  # exporters name a tied tensor by any of its names; it is held by the first
+            if not held.get(first):
+                held[first] = held.pop(later, [])
+        return held
+
+    def _held_by_perturbing(self, tensors, names):
+        """Exports once more with random numbers in these tensors: the initializers that move hold them."""
+        other = self.path.with_name(self.path.name + ".perturbed")
+        facts = self.facts
+        try:
+            with distinct([tensors[name] for name in names]):
+                self._write(other)
+                search = Search(self._graph(other))
+                return search.held({name: tensors[name] for name in names})
+        finally:
+            self.facts = facts
+            for file in (other, other.with_name(other.name + ".data")):
+                if file.exists():
+                    os.remove(file)
+
+    def _refuse_lost(self, tensors, held):
+        """A tensor that the graph does not hold must be one that the outputs do not depend on."""
+        tied = ties(tensors)
+        for name, tensor in tensors.items():
+            if held.get(name) or name in tied or not tensor.numel():
+                continue
+            others = [other for other, first in tied.items() if first == name]
+            used = name in self.facts.used or any(other in self.facts.used for other in others) if self.facts else \
+                self._moves_outputs(tensor)
+            if used:
+                raise CleaveError(f"{name}: the exporter lost it: its numbers are nowhere in the graph, and the outputs depend "
+                                  "on it", 1)
+        if self.facts:
+            statistics = {f"{name}.{part}".lstrip(".") for name, _ in norms(self.module)
+                          for part in ("running_mean", "running_var", "num_batches_tracked")}
+            for name in sorted(self.facts.mutated - statistics):
+                if name in self.facts.used:
+                    raise CleaveError(f"{name}: forward changes this buffer and reads it again; an exported graph would keep "
+                                      "its first numbers", 1)
+                self.remarks.append(f"{name}: forward changes this buffer, and training by Cleave does not")
+            if self.facts.detached:
+                self.remarks.append("forward calls detach(): the graph has none, and gradients flow there")
+
+    def _moves_outputs(self, tensor):
+        if not tensor.is_floating_point():
+            return False
+
+        def outputs():
+            with torch.no_grad(), unchanged(self.module), RandomDraws(self.module):
+                return self.module(*self.example.args, **self.example.kwargs)
+        before = outputs()
+        with distinct([tensor]):
+            after = outputs()
+        return any(not torch.equal(a, b) for a, b in zip(before, after))
+
+    def _keep_norms(self, graph, held):
+        names = {place["initializer"]: name for name, places in held.items() for place in places}
+        kept = keep_norms(graph, self.module, names)
+        if self.facts:
+            for mean, training in self.facts.norms:
+                name = mean.removesuffix("running_mean").rstrip(".")
+                if training and name not in kept:
+                    raise CleaveError(f"{name}: the exporter wrote this norm without its running statistics", 1)
+
+    def _refuse_dropouts(self, active, draws):
+        """The graph must drop what the forward pass drops."""
+        want = sorted(ratio for _, ratio, _ in draws.dropouts)
+        have = sorted(active)
+        if len(want) != len(have) or any(abs(a - b) > 1e-5 for a, b in zip(want, have)):
+            where = sorted({name for name, _, _ in draws.dropouts if name})
+            raise CleaveError(f"{', '.join(where) or type(self.module).__name__}: forward has dropouts of {want}, and the "
+                              f"exporter wrote {have}; replace the others by nn.Dropout, or set their ratio to 0", 1)
+
+
+def _first_line(error):
+    text = str(error).strip() or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("## Exception summary")]
+    return (causes or lines)[0].partition(" Please feel free")[0][:240]

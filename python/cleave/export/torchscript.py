@@ -1,0 +1,44 @@
+"""Export by TorchScript, for modules that torch.export cannot trace. Constants stay, and training mode is kept."""
+import contextlib
+import os
+import sys
+
+import torch
+
+from cleave.export.attention import PlainAttention
+from cleave.export.dynamo import quiet
+from cleave.export.holding import raw
+
+
+def translated(module, example, names, path, dynamic):
+    """Writes the ONNX graph. `names`: of the tensors of the example, in order."""
+    tensors = example.ordered(module)
+    axes = {name: {0: "batch"} for name, leaf in zip(names, tensors) if dynamic and example.is_batched(leaf)}
+    mixed = any(part.training != module.training for part in module.modules())
+    form = torch.onnx.TrainingMode.PRESERVE if mixed else torch.onnx.TrainingMode.TRAINING
+    args = (*example.args, example.kwargs) if example.kwargs else example.args
+    with quiet(), _quiet_process(), PlainAttention():
+        torch.onnx.export(module, args, str(path), dynamo=False, do_constant_folding=False, training=form, input_names=names,
+                          dynamic_axes=axes or None, opset_version=18)
+
+
+@contextlib.contextmanager
+def _quiet_process():
+    """Without the graphs that the C++ part prints when it cannot export an operator."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def restore_buffers(graph, buffers):
+    """Gives buffers that tracing has moved (running statistics) the module's numbers again."""
+    for name, buffer in buffers.items():
+        tensor = graph.initializers.get(name)
+        if tensor is not None and list(tensor.dims) == list(buffer.shape) and tensor.HasField("raw_data"):
+            tensor.raw_data = raw(buffer)
