@@ -47,6 +47,8 @@ struct Planned {
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
     made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
     made.import = imported;
+    for (const import_::TensorRole &one : pipeline->tensors())
+      made.tensors.push_back({one.name, one.shape, one.role, one.why});
     return made;
   }
 };
@@ -97,7 +99,7 @@ Status settleDoubts(const CompileRequest &request, bool forCode, Planned &planne
   if (doubts.empty()) return Status::ok();
   if (forCode && !request.acceptsDoubts)
     return inputError(fmt::format("{}: the file does not tell all that the numbers depend on:\n  {}\n--accept-doubts "
-                                  "takes these as they are",
+                                  "takes these as they are; `cleave inspect --notes` lists all of their names",
                                   request.model, fmt::join(doubts, "\n  ")));
   planned.imported += fmt::format(": {} doubt{} accepted", doubts.size(), doubts.size() == 1 ? "" : "s");
   planned.warnings.insert(planned.warnings.end(), doubts.begin(), doubts.end());

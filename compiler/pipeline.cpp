@@ -167,8 +167,9 @@ Status Pipeline::importModel() {
     warned.push_back(std::move(warning));
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
     warned.push_back(note.str());
-  for (auto doubt : module.get()->getAttrOfType<ArrayAttr>(import_::doubtsName).getAsRange<StringAttr>())
-    doubted.push_back(doubt.str());
+  for (auto doubt : module.get()->getAttrOfType<ArrayAttr>(import_::doubtsName).getAsRange<DictionaryAttr>())
+    doubted.push_back(doubt.getAs<StringAttr>("text").str());
+  tensorRoles = import_::tensorRoles(*module);
   source = module.get()->getAttrOfType<StringAttr>(import_::sourceName).str();
   bool hasBatchNorm = false;
   module->walk([&](onnx::NodeOp node) { hasBatchNorm = hasBatchNorm || node.getOpType() == "BatchNormalization"; });

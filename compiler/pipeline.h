@@ -63,6 +63,8 @@ public:
   const std::vector<std::string> &doubts() const { return doubted; }
   // What the import rests on: "read from the module's statement".
   const std::string &importSource() const { return source; }
+  // What every tensor of the model's file is.
+  const std::vector<import_::TensorRole> &tensors() const { return tensorRoles; }
   // The decisions about the model: which shared initializers are one parameter.
   const std::vector<std::string> &notes() const { return noted; }
 
@@ -90,6 +92,7 @@ private:
   uint64_t handler = 0; // of the context's diagnostics
   std::string diagnostics;
   std::vector<std::string> warned, noted, doubted;
+  std::vector<import_::TensorRole> tensorRoles;
   std::string source;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Batch found;

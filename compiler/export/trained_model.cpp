@@ -116,10 +116,12 @@ Status TrainedModel::place() {
 
 // As exported, statistics move where the node says that it trains.
 int64_t TrainedModel::statisticUpdates() const {
-  const bool isTraining = std::ranges::any_of(source->flat.nodes, [](const import_::FlatNode &node) {
-    return node.node->op_type() == "BatchNormalization" &&
-           (import_::number(*node.node, "training_mode", 0) != 0 || node.node->output_size() >= 3);
-  });
+  const bool isTraining =
+      !source->parameters.trainingNorms.empty() ||
+      std::ranges::any_of(source->flat.nodes, [](const import_::FlatNode &node) {
+        return node.node->op_type() == "BatchNormalization" &&
+               (import_::number(*node.node, "training_mode", 0) != 0 || node.node->output_size() >= 3);
+      });
   const bool moves = trainedBy.batchNorm == recipe::BatchNorm::Training ||
                      (trainedBy.batchNorm == recipe::BatchNorm::AsExported && isTraining);
   return moves ? manifest().step : 0;

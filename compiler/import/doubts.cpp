@@ -1,4 +1,4 @@
-#include "compiler/import/weights/doubts.h"
+#include "compiler/import/doubts.h"
 #include "compiler/names/first_few.h"
 #include <algorithm>
 #include <map>
@@ -30,7 +30,7 @@ std::string remedy(const std::vector<const Doubt *> &all) {
 
 } // namespace
 
-std::vector<std::string> textsOf(const std::vector<Doubt> &doubts) {
+std::vector<DoubtsOfKind> byKind(const std::vector<Doubt> &doubts) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<const Doubt *>> kinds;
   for (const Doubt &doubt : doubts) {
@@ -38,14 +38,15 @@ std::vector<std::string> textsOf(const std::vector<Doubt> &doubts) {
     if (all.empty()) order.push_back(doubt.kind + doubt.settled);
     all.push_back(&doubt);
   }
-  std::vector<std::string> texts;
+  std::vector<DoubtsOfKind> told;
   for (const std::string &kind : order) {
     const std::vector<const Doubt *> &all = kinds.at(kind);
-    std::vector<std::string> names;
-    for (const Doubt *doubt : all) names.push_back("'" + doubt->name + "'");
-    texts.push_back(fmt::format("{}: {}; {}", names::firstFew(names, namesShown), all.front()->kind, remedy(all)));
+    std::vector<std::string> names, quoted;
+    for (const Doubt *doubt : all) names.push_back(doubt->name), quoted.push_back("'" + doubt->name + "'");
+    told.push_back(
+        {fmt::format("{}: {}; {}", names::firstFew(quoted, namesShown), all.front()->kind, remedy(all)), names});
   }
-  return texts;
+  return told;
 }
 
 } // namespace cleave::import_

@@ -36,7 +36,10 @@ inline constexpr char
     shared[] = "read by several layers: one parameter, or several that began with equal numbers?";
 } // namespace doubts
 
-// One line for each kind: the first names, and the line of the recipe that settles it.
-std::vector<std::string> textsOf(const std::vector<Doubt> &doubts);
+struct DoubtsOfKind {
+  std::string text; // one line: the first names, and the line of the recipe that settles it
+  std::vector<std::string> tensors;
+};
+std::vector<DoubtsOfKind> byKind(const std::vector<Doubt> &doubts);
 
 } // namespace cleave::import_

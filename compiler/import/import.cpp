@@ -49,7 +49,11 @@ Status describe(ModuleOp module, const ModelTables &tables) {
   notes.insert(notes.end(), tables.initial.notes.begin(), tables.initial.notes.end());
   module->setAttr("onnx.notes", strings(builder, notes));
   module->setAttr(sourceName, builder.getStringAttr(textOf(table.source)));
-  module->setAttr(doubtsName, strings(builder, textsOf(table.doubts)));
+  llvm::SmallVector<Attribute> doubts;
+  for (const DoubtsOfKind &kind : byKind(table.doubts))
+    doubts.push_back(builder.getDictionaryAttr({builder.getNamedAttr("tensors", strings(builder, kind.tensors)),
+                                                builder.getNamedAttr("text", builder.getStringAttr(kind.text))}));
+  module->setAttr(doubtsName, builder.getArrayAttr(doubts));
   llvm::SmallVector<Attribute> others;
   auto addOther = [&](const std::string &name, const std::string &kind, const std::string &why) {
     others.push_back(builder.getDictionaryAttr({builder.getNamedAttr("kind", builder.getStringAttr(kind)),

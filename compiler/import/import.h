@@ -32,7 +32,7 @@ inline constexpr llvm::StringLiteral checkpointFolderName = "onnx.checkpoint";
 inline constexpr llvm::StringLiteral sourceName = "onnx.source";
 // Tensors that are no onnx.param, each {name, kind, why}: constants, and what the exporter lists and the file lacks.
 inline constexpr llvm::StringLiteral otherTensorsName = "onnx.other_tensors";
-// What would change the numbers and the file does not tell (weights/doubts.h), a line each.
+// What would change the numbers and the file does not tell (doubts.h), each kind {text, tensors}.
 inline constexpr llvm::StringLiteral doubtsName = "onnx.doubts";
 
 // Emits the error to the context's diagnostics. Loads the dialects it needs.

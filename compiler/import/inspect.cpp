@@ -73,6 +73,13 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
 
 using Others = llvm::StringMap<DictionaryAttr>; // tensors that are no onnx.param, by name
 
+Others othersOf(ModuleOp module) {
+  Others others;
+  for (auto tensor : module->getAttrOfType<ArrayAttr>(otherTensorsName).getAsRange<DictionaryAttr>())
+    others.try_emplace(stringOf(tensor.get("name")), tensor);
+  return others;
+}
+
 void readConstant(onnx::ConstantOp op, const Others &others, Inspection &seen) {
   auto type = cast<ShapedType>(op.getValue().getType());
   if (type.getNumElements() < 2) return;
@@ -134,6 +141,18 @@ void readSignature(func::FuncOp function, Inspection &seen) {
 
 } // namespace
 
+std::vector<TensorRole> tensorRoles(ModuleOp module) {
+  Inspection seen;
+  const Others others = othersOf(module);
+  for (auto param : module.getOps<onnx::ParamOp>()) readParam(param, seen);
+  module->walk([&](onnx::ConstantOp constant) { readConstant(constant, others, seen); });
+  std::vector<TensorRole> rows;
+  for (const InspectedParameter &one : seen.parameters)
+    rows.push_back({one.stateKeys.empty() ? one.name : one.stateKeys.front(), one.shape, one.kind, one.why});
+  for (const InspectedConstant &one : seen.constants) rows.push_back({one.name, one.shape, one.kind, one.why});
+  return rows;
+}
+
 Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   Inspection seen;
   auto integer = [&](llvm::StringRef name) {
@@ -146,13 +165,12 @@ Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   seen.opset = integer("onnx.opset");
   seen.ties = stringsOf(module->getAttr("onnx.ties"));
   seen.source = stringOf(module->getAttr(sourceName));
-  seen.doubts = stringsOf(module->getAttr(doubtsName));
+  for (auto doubt : module->getAttrOfType<ArrayAttr>(doubtsName).getAsRange<DictionaryAttr>())
+    seen.doubts.push_back({stringOf(doubt.get("text")), stringsOf(doubt.get("tensors"))});
   seen.notes = stringsOf(module->getAttr("onnx.notes"));
   for (std::string &note : stringsOf(module->getAttr("onnx.export_notes"))) seen.notes.push_back(std::move(note));
   for (std::string &note : stringsOf(module->getAttr("onnx.missing_files"))) seen.notes.push_back(std::move(note));
-  Others others;
-  for (auto tensor : module->getAttrOfType<ArrayAttr>(otherTensorsName).getAsRange<DictionaryAttr>())
-    others.try_emplace(stringOf(tensor.get("name")), tensor);
+  const Others others = othersOf(module);
   module->walk([&](Operation *op) {
     if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);
     if (auto constant = dyn_cast<onnx::ConstantOp>(op)) readConstant(constant, others, seen);

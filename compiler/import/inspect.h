@@ -45,6 +45,16 @@ struct InspectedConstant {
   std::string kind, why; // kind: buffer | constant | frozen
   bool isFloat = false;
 };
+// A row of the table of all tensors above one number.
+struct TensorRole {
+  std::string name; // PyTorch's, where it is known
+  std::vector<int64_t> shape;
+  std::string role, why; // role: trained | frozen | running statistic | buffer | constant
+};
+struct InspectedDoubt {
+  std::string text;
+  std::vector<std::string> tensors;
+};
 struct UnsupportedOperator {
   std::string domain, op;
   int64_t version = 0;
@@ -69,19 +79,20 @@ struct Inspection {
   std::vector<UnsupportedOperator> unsupported;
   std::string source; // what the import rests on
   std::vector<std::string> ties, notes;
-  std::vector<std::string> doubts;          // what would change the numbers, and the file does not tell
+  std::vector<InspectedDoubt> doubts;       // what would change the numbers, and the file does not tell
   std::vector<InspectedConstant> constants; // of two elements and more
   std::optional<double> flops;              // of one forward pass
   std::string flopsAt;                      // the dimensions they hold for: "batch=8"
   std::vector<RepeatedBlock> blocks;
 
-  std::string text() const;
+  std::string text(bool notesInFull = false) const; // in full: with all names that a doubt is about
   std::string json() const;
 };
 
 using SupportsOperator = std::function<bool(const std::string &domain, const std::string &op, int64_t version)>;
 
 // `module` is what importModel gave. Nodes of subgraphs are counted too.
+std::vector<TensorRole> tensorRoles(mlir::ModuleOp module);
 Inspection inspectModule(mlir::ModuleOp module, const SupportsOperator &supports);
 
 } // namespace cleave::import_

@@ -55,14 +55,18 @@ Json parametersJson(const std::vector<InspectedParameter> &parameters) {
 
 } // namespace
 
-std::string Inspection::text() const {
+std::string Inspection::text(bool notesInFull) const {
   std::string out = fmt::format("{}\n  made by {}, IR version {}, opset {}\n", path, producer, irVersion, opset);
   for (const InspectedValue &value : inputs)
     out += fmt::format("  input   {} {} {}\n", value.name, value.dtype, bracketed(value.shape));
   for (const InspectedValue &value : outputs)
     out += fmt::format("  output  {} {} {}\n", value.name, value.dtype, bracketed(value.shape));
   out += fmt::format("  import: {}\n", source);
-  for (const std::string &doubt : doubts) out += fmt::format("  doubt: {}\n", doubt);
+  for (const InspectedDoubt &doubt : doubts) {
+    out += fmt::format("  doubt: {}\n", doubt.text);
+    for (const std::string &tensor : doubt.tensors)
+      if (notesInFull) out += fmt::format("    {}\n", tensor);
+  }
   for (const std::string &note : notes) out += fmt::format("  note: {}\n", note);
   if (flops)
     out +=
@@ -138,7 +142,9 @@ std::string Inspection::json() const {
         {{"domain", op.domain}, {"op", op.op}, {"version", op.version}, {"nodes", op.nodes}, {"outputs", op.outputs}});
   out["ties"] = ties;
   out["source"] = source;
-  out["doubts"] = doubts;
+  out["doubts"] = Json::array();
+  for (const InspectedDoubt &doubt : doubts)
+    out["doubts"].push_back({{"text", doubt.text}, {"tensors", doubt.tensors}});
   out["constants"] = Json::array();
   for (const InspectedConstant &c : constants)
     out["constants"].push_back({{"name", c.name},

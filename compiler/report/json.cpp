@@ -315,6 +315,10 @@ Report reportOf(const Json &json) {
   }
   report.source = json.value("source", "");
   report.import = json.value("import", "");
+  report.tensors =
+      listOf<ReportedTensor>(json.value("tensors", Json::array()), [](const Json &entry) -> ReportedTensor {
+        return {entry.at("name"), entry.at("shape"), entry.at("role"), entry.at("why")};
+      });
   return report;
 }
 
@@ -370,7 +374,12 @@ std::string renderJson(const Report &report) {
       {"nodes", Json::array()},
       {"source", report.source},
   };
-  if (!report.import.empty()) json["import"] = report.import;
+  if (!report.import.empty()) {
+    json["import"] = report.import;
+    json["tensors"] = Json::array();
+    for (const ReportedTensor &one : report.tensors)
+      json["tensors"].push_back({{"name", one.name}, {"shape", one.shape}, {"role", one.role}, {"why", one.why}});
+  }
   if (!report.command.empty()) json["command"] = report.command;
   if (!report.version.empty()) json["version"] = report.version;
   if (!report.recipe.empty()) json["recipe"] = report.recipe;

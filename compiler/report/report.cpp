@@ -157,7 +157,7 @@ std::string proofText(const ReportedProof &proof) {
     return fmt::format("verified by running: {} steps agree with the unsplit model's{}", proof.verifiedSteps,
                        gap.empty() ? "" : "; " + gap);
   }
-  return std::string("proved: the devices compute what the unsplit step computes") +
+  return std::string("proved: the split computes what the file says") +
          (proof.roundsElsewhere ? "; sums are rounded to 16 bits in other places" : "");
 }
 

@@ -79,10 +79,18 @@ struct ReportedProof {
   int64_t verifiedSteps = 0;    // that ran beside the unsplit model and agreed
 };
 
+// What a tensor of the model's file is.
+struct ReportedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string role, why; // role: trained | frozen | running statistic | buffer | constant
+};
+
 struct Report {
   std::string command, version;         // that made it; "": not told
   std::string recipe;                   // resolved YAML; "": made without one
   std::string import;                   // what the model was read from: "read from the module's statement"
+  std::vector<ReportedTensor> tensors;  // of the model's file, above one number
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
   dist::Mesh mesh;
@@ -151,7 +159,7 @@ std::string diff(const Report &left, const Report &right);
 // The plans that the optimality gap is about: "plans with one ZeRO stage ...".
 std::string comparedPlans(const Report &report);
 
-// "proved: the devices compute what the unsplit step computes", or why not.
+// "proved: the split computes what the file says", or why not.
 std::string proofText(const ReportedProof &proof);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.

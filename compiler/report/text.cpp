@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
+#include <map>
 #include <ranges>
 
 namespace cleave::report {
@@ -89,6 +90,15 @@ std::string sensitivityTable(const Report &report) {
          table(sensitivityRows(report));
 }
 
+// "; 148 tensors trained, 3 constant"
+std::string countOfRoles(const std::vector<ReportedTensor> &tensors) {
+  std::map<std::string, int> counts;
+  for (const ReportedTensor &tensor : tensors) ++counts[tensor.role];
+  std::vector<std::string> words;
+  for (const auto &[role, count] : counts) words.push_back(fmt::format("{} {}", count, role));
+  return words.empty() ? "" : fmt::format("; tensors: {}", fmt::join(words, ", "));
+}
+
 } // namespace
 
 std::string renderText(const Report &report) {
@@ -131,7 +141,7 @@ std::string renderText(const Report &report) {
   out += fmt::format("search     {} choices priced in {:.2f} s, optimality gap {:.2f} %\n"
                      "           of {}\n",
                      report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
-  if (!report.import.empty()) out += fmt::format("import     {}\n", report.import);
+  if (!report.import.empty()) out += fmt::format("import     {}{}\n", report.import, countOfRoles(report.tensors));
   if (report.proof) out += fmt::format("proof      {}\n", proofText(*report.proof));
   for (const std::string &note : report.notes) out += "note       " + note + "\n";
 

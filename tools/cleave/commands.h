@@ -21,6 +21,7 @@ void addReport(CLI::App &app, int &status);
 void addLaunch(CLI::App &app, int &status);
 void addRun(CLI::App &app, int &status);
 void addBench(CLI::App &app, int &status);
+void addCheck(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);
 void addProbe(CLI::App &app, int &status);

@@ -14,7 +14,7 @@ namespace {
 struct InspectOptions {
   std::string model, keys, output;
   std::vector<std::string> dims;
-  bool json = false, ops = false;
+  bool json = false, ops = false, notesInFull = false;
 };
 
 Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> &texts) {
@@ -54,7 +54,7 @@ int runInspect(const InspectOptions &options) {
   if (!dims) return fail(dims.status());
   auto inspection = inspect(options.model, *dims);
   if (!inspection) return fail(inspection.status());
-  Status written = writeText(options.output, options.json ? inspection->json() : inspection->text());
+  Status written = writeText(options.output, options.json ? inspection->json() : inspection->text(options.notesInFull));
   return written ? 0 : fail(written);
 }
 
@@ -67,6 +67,7 @@ void addInspect(CLI::App &app, int &status) {
   command->add_option("--dim", options->dims, "NAME=SIZE: bind a symbolic dimension for the FLOP count")
       ->take_all()
       ->expected(1);
+  command->add_flag("--notes", options->notesInFull, "with the names of all tensors that a doubt is about");
   command->add_flag("--json", options->json, "for programs");
   command->add_flag("--ops", options->ops, "print the core operators and their facets instead");
   command->add_option("--keys", options->keys, "print the keys of a file instead: cluster, metrics, recipe")

@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
   int status = 0;
   using namespace cleave::tool;
   for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench,
-                    addVerify, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
+                    addCheck, addVerify, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
     add(app, status);
   try {
     app.parse(argc, argv);

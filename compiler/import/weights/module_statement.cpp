@@ -87,6 +87,8 @@ Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, c
       return fault(fmt::format("version {} is newer than this cleave's, {}", version, newestVersion));
     statement.exporter = json.value("exporter", std::string());
     for (const Json &tensor : json.at("tensors")) statement.tensors.push_back(readTensor(tensor));
+    for (const Json &norm : json.value("norms", Json::array()))
+      if (norm.at("training").get<bool>()) statement.trainingNorms.insert(norm.at("module").get<std::string>());
     statement.remarks = json.value("remarks", std::vector<std::string>());
   } catch (const std::exception &error) {
     return fault(error.what());

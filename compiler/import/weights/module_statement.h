@@ -32,7 +32,8 @@ struct StatedTensor {
 struct ModuleStatement {
   std::string exporter; // "torch 2.15.0, dynamo"
   std::vector<StatedTensor> tensors;
-  std::vector<std::string> remarks; // what the helper chose, for people
+  std::set<std::string> trainingNorms; // modules whose running statistics move
+  std::vector<std::string> remarks;    // what the helper chose, for people
 };
 
 // None where the model has none. Errors: a statement that cannot be read, or does not fit the initializers.

@@ -39,6 +39,11 @@ public:
     table.state = stateDictOf(model, evidence, table);
     renameCopies();
     readNodes();
+    if (!table.state.folded.empty())
+      table.notes.push_back(
+          fmt::format("the exporter folded a BatchNorm into {}: neither its scale nor its statistics are "
+                      "in the file",
+                      names::firstFew(table.state.folded, 4)));
     findAbsent();
     noteBiasesAlone();
     return std::move(table);

@@ -9,10 +9,10 @@
 //     wte and val_9 = its transpose, used by Gather and by MatMul                     -> "wte", alias val_9 tied
 //     val_4 and val_9, both written by the exporter from "fc.weight"                  -> "val_4", alias val_9 tied
 #pragma once
+#include "compiler/import/doubts.h"
 #include "compiler/import/flatten.h"
 #include "compiler/import/graph_index.h"
 #include "compiler/import/tensor_store.h"
-#include "compiler/import/weights/doubts.h"
 #include "compiler/import/weights/state_dict.h"
 #include "compiler/recipe/glob.h"
 

@@ -5,8 +5,8 @@
 //     h.0.ln.weight [64], read by a LayerNormalization          trained
 //     val_8 of [2, 3], int64                                    a constant
 #pragma once
+#include "compiler/import/doubts.h"
 #include "compiler/import/initializers.h"
-#include "compiler/import/weights/doubts.h"
 #include "compiler/import/weights/exporter_metadata.h"
 #include "compiler/import/weights/state_dict.h"
 

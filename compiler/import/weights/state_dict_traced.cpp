@@ -163,8 +163,14 @@ private:
       const bool isTurned =
           layer == "MatMul" || (layer == "Gemm" && operand == 1 && number(*flat.nodes[applied].node, "transB", 0) == 0);
       nameByModule(i, use, operand, isTurned != isAliasTurned);
-      if (layer == "Conv" && operand == 1) folded.insert("'" + modules.of(scopeOf(flat.nodes[use.node])) + "'");
+      if (layer == "Conv" && operand == 1 && hasNamelessBias(*flat.nodes[applied].node))
+        folded.insert("'" + modules.of(scopeOf(flat.nodes[use.node])) + "'");
     }
+  }
+
+  // A BatchNorm that was folded leaves a bias, too.
+  static bool hasNamelessBias(const ::onnx::NodeProto &node) {
+    return node.input_size() > 2 && !node.input(2).empty() && !isGivenName(node.input(2));
   }
 
   void nameByModule(size_t i, const Use &use, int operand, bool isTransposed) {

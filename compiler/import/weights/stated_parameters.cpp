@@ -122,7 +122,7 @@ private:
     StateEntry entry;
     entry.key = tensor.name;
     entry.shape = tensor.shape;
-    if (leafOfKey(tensor.name) == "num_batches_tracked") {
+    if (leafOfKey(tensor.name) == "num_batches_tracked" && statement.trainingNorms.contains(moduleOfKey(tensor.name))) {
       entry.source = StateEntry::Source::Updates;
     } else if (!holder.held.empty() && table.byValue.contains(holder.held.front().initializer)) {
       const Holding &held = holder.held.front();

@@ -2,46 +2,13 @@
 #include "compiler/import/tensor_values.h"
 #include "compiler/names/module_scope.h"
 #include <algorithm>
-#include <deque>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <functional>
 #include <set>
 #include <sstream>
 
 namespace cleave::import_ {
 namespace {
-
-constexpr size_t searchLimit = 256; // nodes looked at for the nearest product
-
-// A node that multiplies by an initializer of two or more dimensions, elementwise ones apart, and that initializer.
-struct Product {
-  size_t node = 0;
-  std::string initializer;
-};
-
-// The nearest such node at or before `node`, against the flow of data.
-std::optional<Product> nearestProduct(const Evidence &all, size_t node) {
-  std::deque<size_t> open = {node};
-  std::set<size_t> seen = {node};
-  for (size_t step = 0; !open.empty() && step < searchLimit; ++step) {
-    const size_t at = open.front();
-    open.pop_front();
-    const ::onnx::NodeProto &proto = *all.index.flat.nodes[at].node;
-    for (const std::string &input : proto.input())
-      if (all.initializers.isMatrix(input) && !isPassThrough(proto.op_type()) && !isElementwise(proto.op_type()))
-        return Product{at, input};
-    for (const std::string &input : proto.input()) {
-      auto from = all.index.producer.find(input);
-      if (from == all.index.producer.end()) continue;
-      const ::onnx::NodeProto &before = *all.index.flat.nodes[from->second].node;
-      if (before.op_type() == "Transpose" && before.input_size() == 1 && all.initializers.isMatrix(before.input(0)))
-        return Product{at, before.input(0)}; // Transpose(weight) -> MatMul
-      if (seen.insert(from->second).second) open.push_back(from->second);
-    }
-  }
-  return std::nullopt;
-}
 
 // Elementwise nodes may read one parameter twice; elsewhere two operands mean two things (scale and bias).
 bool oneMeaning(const ::onnx::NodeProto &node) { return isElementwise(node.op_type()) || node.op_type() == "MatMul"; }
@@ -51,37 +18,6 @@ std::vector<std::vector<Use>> groupByNode(const Evidence &all, const std::vector
   for (const Use &use : uses) groups[{use.node, oneMeaning(all.index.node(use)) ? 0 : use.operand}].push_back(use);
   std::vector<std::vector<Use>> result;
   for (auto &[key, group] : groups) result.push_back(std::move(group));
-  return result;
-}
-
-// A constant shared by several nodes is one parameter only where the layer around it is shared too: the same op, behind
-// the same matrix, applied by different nodes.
-std::vector<std::vector<Use>> groupByLayer(const Evidence &all, const std::vector<Use> &uses) {
-  struct Group {
-    std::string op, matrix;
-    int operand;
-    std::set<size_t> products;
-    std::vector<Use> uses;
-  };
-  std::vector<Group> groups;
-  for (std::vector<Use> &ofNode : groupByNode(all, uses)) {
-    const Use &use = ofNode.front();
-    std::optional<Product> product = nearestProduct(all, all.index.applying(use).node);
-    Group *home = nullptr;
-    if (product)
-      for (Group &group : groups)
-        if (group.op == all.index.op(use) && group.matrix == product->initializer && group.operand == use.operand &&
-            !group.products.count(product->node))
-          home = &group;
-    if (!home) {
-      groups.push_back({all.index.op(use), product ? product->initializer : "", use.operand, {}, {}});
-      home = &groups.back();
-    }
-    if (product) home->products.insert(product->node);
-    home->uses.insert(home->uses.end(), ofNode.begin(), ofNode.end());
-  }
-  std::vector<std::vector<Use>> result;
-  for (Group &group : groups) result.push_back(std::move(group.uses));
   return result;
 }
 
@@ -165,30 +101,24 @@ TieDecision groupUses(const Evidence &evidence, const std::string &name, const s
   auto one = [&](const std::string &why) {
     return TieDecision{{uses}, of + fmt::format("one parameter ({}); `ties: none` separates them", why)};
   };
-  auto several = [&](std::vector<std::vector<Use>> groups, const std::string &why) {
-    if (groups.size() == 1) return one("the layer around it is shared too");
-    const std::string text = of + fmt::format("{} parameters ({}); `ties: as_exported` keeps one", groups.size(), why);
-    return TieDecision{std::move(groups), text, true};
-  };
   if (ties == recipe::Ties::AsExported) return {{uses}, of + "one parameter (ties: as_exported)"};
   if (ties == recipe::Ties::None) return {byNode, of + fmt::format("{} parameters (ties: none)", byNode.size())};
   if (!key.empty()) return one("the exporter says that it is '" + key + "' everywhere");
   if (evidence.index.isGathered(uses) && evidence.index.isMultiplied(uses)) return one("an embedding and its head");
   const Modules modules(evidence, name, uses);
   if (modules.areList())
-    return several(modules.groups(), "of modules that are copies of one another: merged by the exporter");
+    return {modules.groups(),
+            of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
+                             "`ties: as_exported` keeps one",
+                             modules.byModule.size()),
+            true};
   if (!allEqual(tensor) && (tensor.bytes || tensor.shape.size() > 1)) return one("its values are not a constant's");
   if (evidence.metadata.isSigned() && evidence.missing.empty())
     return one("the file has every parameter that its exporter lists");
   if (modules.isOne()) return one("one module reads it each time");
-  std::vector<std::vector<Use>> layers = groupByLayer(evidence, uses);
-  TieDecision guess = tensor.elements() == 1
-                          ? one("a single number, and nothing tells that the exporter merged it")
-                          : several(std::move(layers), tensor.bytes ? "all elements are equal: merged by the exporter"
-                                                                    : "one-dimensional: merged by the exporter");
-  guess.isDoubtful = tensor.elements() == 1 || guess.groups.size() > 1;
-  guess.isTold = guess.isDoubtful;
-  return guess;
+  TieDecision doubtful = one("as the file has it, and nothing tells whether an exporter merged equal ones");
+  doubtful.isDoubtful = true;
+  return doubtful;
 }
 
 } // namespace cleave::import_

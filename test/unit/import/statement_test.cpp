@@ -15,8 +15,8 @@ using testing::Not;
 std::vector<std::string> doubtsOf(const Imported &seen) {
   std::vector<std::string> doubts;
   EXPECT_TRUE(seen.module) << seen.error;
-  for (auto doubt : seen.op()->getAttrOfType<mlir::ArrayAttr>(doubtsName).getAsRange<mlir::StringAttr>())
-    doubts.push_back(doubt.str());
+  for (auto doubt : seen.op()->getAttrOfType<mlir::ArrayAttr>(doubtsName).getAsRange<mlir::DictionaryAttr>())
+    doubts.push_back(doubt.getAs<mlir::StringAttr>("text").str());
   return doubts;
 }
 
