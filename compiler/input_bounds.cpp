@@ -26,24 +26,40 @@ std::optional<double> repeatedNumber(Value value) {
   return normalize::splatOf(value);
 }
 
-// The walk from an argument to what uses it as an index.
+// A value on the way from an argument to what uses it as an index.
+struct Step {
+  Value value;
+  bool isWhole = true; // the argument's own numbers, not replaced where a mask says so
+  bool isPart = false; // some entries of the argument: other entries may have other tables
+};
+
 struct Uses {
   IndexRange range;
+  int64_t boundOfParts = 0;                  // the loosest one
   bool hasTable = false, hasClasses = false; // unchanged on the way to a Gather, to a comparison with all classes
   bool isOrdered = false;                    // compared with numbers: the graph may mask what is out of range
 
-  void tighten(int64_t found) { range.bound = range.bound == 0 ? found : std::min(range.bound, found); }
-  // `isWhole`: the value is the argument's own, not replaced where a mask says so.
-  void visit(OpOperand &use, bool isWhole, SmallVectorImpl<std::pair<Value, bool>> &next) {
+  void tighten(int64_t found, bool isPart) {
+    if (isPart)
+      boundOfParts = std::max(boundOfParts, found);
+    else
+      range.bound = range.bound == 0 ? found : std::min(range.bound, found);
+  }
+  void visit(OpOperand &use, const Step &at, SmallVectorImpl<Step> &next) {
     Operation *op = use.getOwner();
+    auto [value, isWhole, isPart] = at;
+    auto pass = [&, value = value, isPart = isPart](bool whole) {
+      auto elements = [](Value one) { return cast<RankedTensorType>(one.getType()).getNumElements(); };
+      next.push_back({op->getResult(0), whole, isPart || elements(op->getResult(0)) < elements(value)});
+    };
     if (auto gather = dyn_cast<onnx::GatherOp>(op)) {
-      if (use.getOperandNumber() != 1) return next.push_back({gather.getY(), isWhole}); // its entries in another order
-      tighten(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(int64_t(gather.getAxis())));
+      if (use.getOperandNumber() != 1) return pass(isWhole); // its entries in another order
+      tighten(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(int64_t(gather.getAxis())), isPart);
       hasTable |= isWhole;
     } else if (auto equal = dyn_cast<onnx::EqualOp>(op)) {
       Value other = equal->getOperand(1 - use.getOperandNumber());
       if (int64_t size = iotaSize(other)) {
-        tighten(size);
+        tighten(size, isPart);
         hasClasses |= isWhole;
       } else if (std::optional<double> value = repeatedNumber(other)) {
         range.ignored.push_back(static_cast<int64_t>(*value));
@@ -51,12 +67,12 @@ struct Uses {
     } else if (isa<onnx::LessOp, onnx::LessOrEqualOp, onnx::GreaterOp, onnx::GreaterOrEqualOp>(op)) {
       isOrdered = true;
     } else if (isa<onnx::WhereOp>(op)) {
-      next.push_back({op->getResult(0), false});
+      pass(false);
     } else if (isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op)) {
-      next.push_back({op->getResult(0), isWhole});
+      pass(isWhole);
     } else if (isa<onnx::CastOp>(op) &&
                !cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isInteger(1)) {
-      next.push_back({op->getResult(0), isWhole});
+      pass(isWhole);
     }
   }
 };
@@ -65,13 +81,14 @@ struct Uses {
 
 IndexRange indexRange(BlockArgument argument, bool isLabel) {
   Uses uses;
-  SmallVector<std::pair<Value, bool>> pending{{argument, true}};
+  SmallVector<Step> pending{{argument}};
   llvm::SmallDenseSet<std::pair<Value, unsigned>> seen;
   while (!pending.empty()) {
-    auto [value, isWhole] = pending.pop_back_val();
-    if (!seen.insert({value, isWhole}).second) continue;
-    for (OpOperand &use : value.getUses()) uses.visit(use, isWhole, pending);
+    const Step at = pending.pop_back_val();
+    if (!seen.insert({at.value, unsigned(at.isWhole) + 2 * unsigned(at.isPart)}).second) continue;
+    for (OpOperand &use : at.value.getUses()) uses.visit(use, at, pending);
   }
+  if (uses.range.bound == 0) uses.range.bound = uses.boundOfParts;
   if (uses.isOrdered && !isLabel) return uses.range;
   if (uses.hasClasses) uses.range.least = 0;
   if (uses.hasTable && !uses.hasClasses) uses.range.least = -uses.range.bound;

@@ -1,13 +1,15 @@
 // GuardEmptyRows: a softmax whose empty rows are guarded afterwards is guarded before, so that its gradient is, too.
 //
 //   m = ReduceMax x;  e = Exp(x - Broadcast m);  s = ReduceSum e;  p = e / Broadcast s;  p' = Where(IsNaN p, 0, p)
-//   ->  empty = (m == -inf);  m = Where(empty, 0, m), s = Where(empty, 1, s) where they are read
+//   ->  empty = (m <= lowest / 2);  m = Where(empty, 0, m), s = Where(empty, 1, s) where they are read
+//
+// Exporters mask with the type's lowest number as well as with -inf: PyTorch 2.15 writes scaled_dot_product_attention
+// so, and guards what PyTorch itself masks with -inf.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/phase_marker.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <limits>
 
 using namespace mlir;
 
@@ -35,7 +37,9 @@ struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
       builder.setListener(&marker);
       onnx::Formula f(builder, softmax.max.getLoc());
       Value max = softmax.max.getY();
-      auto isEmpty = f.make<onnx::EqualOp>(max, f.like(max, -std::numeric_limits<double>::infinity()));
+      auto element = cast<FloatType>(onnx::tensorType(max).getElementType());
+      const double lowest = llvm::APFloat::getLargest(element.getFloatSemantics(), /*Negative=*/true).convertToDouble();
+      auto isEmpty = f.make<onnx::LessOrEqualOp>(max, f.like(max, lowest / 2));
       Value shift = f.only(f.make<onnx::NotOp>(isEmpty), max);
       replaceReaders(max, shift, {isEmpty.getDefiningOp(), shift.getDefiningOp()});
       builder.setInsertionPointAfter(softmax.sum);

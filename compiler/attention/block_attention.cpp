@@ -10,9 +10,11 @@ Rows BlockAttention::attend(ArrayRef<Value> arguments, int64_t turn, int64_t par
   int64_t axis = scoreDims.key + 1;
   Value x = blocks.run(score, arguments, xs, dims, {turn, parts}, nullptr);
   if (!x) return {};
-  // Never minus infinity, so that x - max is a number for a row without any key.
+  // Never minus infinity, so that x - max is a number for a row without any key. Of rows that are guarded half of the
+  // lowest number, with which exporters mask, too: so their sums are 0 (GuardEmptyRows.cpp).
+  const double least = -std::numeric_limits<float>::max() / (zeroEmptyRows ? 2 : 1);
   Value max = f.make<onnx::ReduceMaxOp>(x, ArrayRef<int64_t>{axis});
-  max = f.make<onnx::MaxOp>(max, f.like(max, -std::numeric_limits<float>::max()));
+  max = f.make<onnx::MaxOp>(max, f.like(max, least));
   Value e = f.make<onnx::ExpOp>(f.sub(x, f.expand(max, tensorType(x).getShape(), {axis})));
   return {max, f.reduceSum(e, {axis}), weighted(e, arguments, turn, parts, nullptr)};
 }

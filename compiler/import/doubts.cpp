@@ -25,7 +25,7 @@ std::string remedy(const std::vector<const Doubt *> &all) {
   if (settled == "trainable") return fmt::format("`trainable: [\"*\", {}]` accepts it; else {}", list, again);
   if (settled == "frozen") return fmt::format("`frozen: [{}]` accepts it; else {}", list, again);
   if (settled == "ties") return "the recipe's `ties: as_exported` keeps one, `ties: none` makes one for each reader";
-  return again;
+  return settled == "accept" ? "only --accept-doubts takes it" : again;
 }
 
 } // namespace

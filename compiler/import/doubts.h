@@ -12,7 +12,7 @@ namespace cleave::import_ {
 struct Doubt {
   std::string kind;    // what is not known, the same text for all tensors of a kind
   std::string name;    // of a tensor, module or node
-  std::string settled; // "buffer": of `roles`; "frozen"; "": by exporting again
+  std::string settled; // "buffer": of `roles`; "frozen"; "accept": by nothing; "": by exporting again
 };
 
 // The kinds, as they follow the names.
@@ -33,6 +33,7 @@ inline constexpr char
         "ones: what they computed may train as another's",
     foldedNorm[] = "BatchNorms in train() that the exporter folded into the layers before them: the statistics of the "
                    "batch are lost",
+    detached[] = "the gradient ends here in PyTorch, and the file has no node for it: it goes on",
     shared[] = "read by several layers: one parameter, or several that began with equal numbers?";
 } // namespace doubts
 

@@ -43,6 +43,16 @@ std::vector<SignatureLine> signatureOf(const ::onnx::GraphProto &graph) {
   return signature;
 }
 
+// Behind "# outputs": "linear: USER_OUTPUT".
+std::vector<std::string> resultsOf(const ::onnx::GraphProto &graph) {
+  std::vector<std::string> results;
+  std::istringstream lines(metadata(graph, "pkg.torch.export.ExportedProgram.graph_signature"));
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t kind = line.find(": USER_OUTPUT"); kind != std::string::npos)
+      results.push_back(line.substr(0, kind));
+  return results;
+}
+
 bool isNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 StatedOperation operationOf(const ::onnx::NodeProto &node) {
@@ -136,6 +146,8 @@ ExporterMetadata::ExporterMetadata(const ::onnx::GraphProto &graph, const GraphI
       if (isParameter(origin)) parameters[value.name()].push_back(origin);
   }
   for (const ::onnx::ValueInfoProto &input : graph.input()) present.insert(input.name());
+  for (const ::onnx::TensorProto &initializer : graph.initializer()) initializers.insert(initializer.name());
+  results = resultsOf(graph);
   for (const FlatNode &node : index.flat.nodes) {
     const StatedOperation &operation = operations.emplace_back(operationOf(*node.node));
     present.insert(operation.result);
@@ -232,6 +244,27 @@ bool ExporterMetadata::isLiteral(const Use &use) const {
   if (isOtherOperand(use)) return true;
   return std::ranges::all_of(
       operation.values, [&](const std::string &value) { return present.contains(value) && !keys.contains(value); });
+}
+
+std::string ExporterMetadata::lostDetach() const {
+  for (const StatedOperation &operation : operations)
+    for (const std::string &value : operation.values)
+      if (stemOf(value) == "detach" && !present.contains(value)) return value;
+  return "";
+}
+
+std::string ExporterMetadata::lostOperation() const {
+  static const std::set<std::string> arithmetic = {"mul", "add", "sub", "div", "pow", "rsub"};
+  auto isLost = [&](const std::string &value) {
+    std::string stem = stemOf(value);
+    if (stem.ends_with('_')) stem.pop_back(); // in place
+    return arithmetic.contains(stem) && !present.contains(value) && !keys.contains(value) &&
+           !initializers.contains(value);
+  };
+  for (const StatedOperation &operation : operations)
+    if (auto lost = std::ranges::find_if(operation.values, isLost); lost != operation.values.end()) return *lost;
+  auto lost = std::ranges::find_if(results, isLost);
+  return lost == results.end() ? "" : *lost;
 }
 
 std::string ExporterMetadata::mergedOperation() const {

@@ -63,6 +63,10 @@ public:
   bool trainsNorm(size_t node) const;
   // An operation that was merged with an equal one: its reader names "div_1" and reads "div". "": none is known.
   std::string mergedOperation() const;
+  // A sum, product or power that no node makes any more, though something names it: the exporter takes away what
+  // changes nothing, such as a product with a parameter of 1. "": none is known.
+  std::string lostOperation() const;
+  std::string lostDetach() const; // a detach() that no node stands for; "": none
   // Row of an embedding's table that has no gradient; none where there is no such row.
   std::optional<int64_t> paddingRow(size_t node) const;
 
@@ -76,6 +80,8 @@ private:
   std::map<std::string, std::string> keys; // by placeholder
   std::vector<StatedOperation> operations; // by node
   std::set<std::string> read, present;     // keys; results of operations, inputs
+  std::set<std::string> initializers;      // by name
+  std::vector<std::string> results;        // of the graph, as the signature names them
   bool saysOperations = false;             // nodes name the operations that they were written for
 };
 

@@ -211,6 +211,7 @@ private:
   void decide(const std::string &name, const std::string &key, const std::vector<Use> &uses, Parameter &parameter) {
     const StoredTensor &tensor = parameter.tensor;
     recipe::ParameterNames names{key.empty() ? name : key, {}, {}};
+    if (uses.size() == initializers.at(name).uses.size()) names.aliases.push_back(name); // it is that as a whole
     if (const std::string origin = evidence.madeFrom(name); !origin.empty()) names.aliases.push_back(origin);
     if (metadata.parametersOf(name).size() == 1) names.aliases.push_back(metadata.parametersOf(name).front());
     for (const Use &use : uses) names.nodes.push_back(index.flat.nodes[use.node].name);
@@ -345,14 +346,16 @@ private:
     }
   }
 
-  // Parameters that the exporter lists and that nothing of the file stands for.
+  // What the exporter lists or names, and nothing of the file stands for.
   void findAbsent() {
     std::set<std::string> there;
     for (const StateEntry &entry : table.state.entries)
       if (entry.source != StateEntry::Source::Fill) there.insert(entry.key);
     for (const Parameter &parameter : table.parameters)
       there.insert(parameter.foldedFrom.begin(), parameter.foldedFrom.end());
-    const bool isMerged = !metadata.mergedOperation().empty();
+    if (const std::string detach = metadata.lostDetach(); !detach.empty())
+      table.doubts.push_back({doubts::detached, detach, "accept"});
+    const bool isMerged = !metadata.mergedOperation().empty(), isLost = !metadata.lostOperation().empty();
     for (const ListedTensor &tensor : metadata.state()) {
       if (!tensor.isParameter || there.contains(tensor.key)) continue;
       table.absent.push_back(tensor.key);
@@ -361,7 +364,7 @@ private:
           table.state.norms, [&](const std::string &module) { return moduleOfKey(tensor.key) == module; });
       if (isFolded) continue; // told as a norm
       if (!roles.trainsAll && !isMerged) continue;
-      if (metadata.isRead(tensor.key) || !metadata.hasOperations())
+      if (metadata.isRead(tensor.key) || !metadata.hasOperations() || (isLost && !isMerged))
         table.doubts.push_back({doubts::leftOut, tensor.key, "frozen"});
       else if (isMerged)
         table.doubts.push_back({doubts::merged, tensor.key, ""});

@@ -93,6 +93,12 @@ bool isMadeOfNoParameter(const Subject &s) {
 }
 bool isMadeOfParameters(const Subject &s) { return !s.all.metadata.parametersOf(s.name).empty(); }
 bool isCopy(const Subject &s) { return isMadeOfParameters(s) && s.all.isCopyOfOne(s.name); }
+// The exporter joins the weights of a whole layer, gates in another order.
+bool isOfRecurrence(const Subject &s) {
+  return isMadeOfParameters(s) && s.allRead([&](const Use &use) {
+    return isRecurrent(s.all.index.op(use)) && use.operand >= 1 && use.operand <= 3;
+  });
+}
 bool isMergedParameter(const Subject &s) { return s.all.missing.contains(s.key); }
 bool isLiteral(const Subject &s) {
   return s.isSigned() && s.allRead([&](const Use &use) { return s.all.metadata.isLiteral(use); });
@@ -251,6 +257,7 @@ constexpr Rule rules[] = {
      constant, masks, "a table of positions or a mask", doubts::table},
     {isListed, trained, 0, "a parameter, as the exporter says", nullptr},
     {isCopy, trained, 0, "a parameter, written anew by the exporter", nullptr},
+    {isOfRecurrence, trained, 0, "parameters of a layer, joined by the exporter", nullptr},
     {[](const Subject &s) { return isMadeOfParameters(s) && s.isNumber(); }, constant, small,
      "computed from a parameter by the exporter", doubts::lost},
     {isMadeOfParameters, trained, 0, "computed from a parameter by the exporter", doubts::computed},

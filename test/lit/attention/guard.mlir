@@ -4,8 +4,8 @@
 
 // CHECK-LABEL: func.func @guarded
 // CHECK: %[[MAX:.*]] = onnx.ReduceMax %arg0
-// CHECK: %[[LOWEST:.*]] = onnx.Constant {{.*}}dense<0xFF800000>
-// CHECK: %[[EMPTY:.*]] = onnx.Equal %[[MAX]], %[[LOWEST]]
+// CHECK: %[[LOWEST:.*]] = onnx.Constant {{.*}}dense<-1.70141173E+38>
+// CHECK: %[[EMPTY:.*]] = onnx.LessOrEqual %[[MAX]], %[[LOWEST]]
 // CHECK: %[[HAS:.*]] = onnx.Not %[[EMPTY]]
 // CHECK: %[[SHIFT:.*]] = onnx.Where %[[HAS]], %[[MAX]], %{{.*}}
 // CHECK: onnx.StopGradient %[[SHIFT]]
