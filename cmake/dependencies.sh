@@ -98,6 +98,14 @@ get_axe() {
   logged axe unzip -q -o -j "$CLEAVE_DEPS/archives/${AXE[1]}" "axe_playwright_python/axe.min.js" -d "$CLEAVE_DEPS/axe"
 }
 
+get_torch() { # without NVIDIA's libraries, which are 4 GB
+  local to="$CLEAVE_DEPS/torch"
+  rm -rf "$to"
+  logged torch /usr/bin/python3 -m pip install --quiet --no-deps --no-compile --no-cache-dir --target "$to/site" \
+    -r "$ROOT/cmake/torch.txt"
+  logged torch-stubs /usr/bin/python3 "$ROOT/test/python_modules/stub_nvidia.py" "$to/site"
+}
+
 CMAKE_COMPILER_FLAGS=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
   -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
@@ -122,6 +130,8 @@ install_dependencies() {
   once ptxas "${PTXAS[2]}" "ptxas 12.9.86" get_ptxas & downloads+=($!)
   once highs "${HIGHS[2]}" "HiGHS 1.15.1" get_highs & downloads+=($!)
   once axe "${AXE[2]}" "axe-core" get_axe & downloads+=($!)
+  once torch "$(cat "$ROOT/cmake/torch.txt" "$ROOT/test/python_modules/stub_nvidia.py" | sha256sum)" "PyTorch 2.15.0" get_torch &
+  downloads+=($!)
   once cmake "$CMAKE_VERSION" "CMake $CMAKE_VERSION" get_cmake
   once onnx "${ONNX[2]}" "ONNX 1.22.0" build_onnx
   for job in "${downloads[@]}"; do wait "$job"; done

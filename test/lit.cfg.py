@@ -36,4 +36,8 @@ config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "da
 dependencies = os.environ.get("CLEAVE_DEPS", os.path.expanduser("~/.cache/cleave/dependencies"))
 config.substitutions.append(("%axe", os.path.join(dependencies, "axe", "axe.min.js")))
 config.substitutions.append(("%python", "/usr/bin/python3"))
+# %with_torch: before a Python that imports torch and cleave, or `cleave check`.
+config.substitutions.append(("%with_torch", " ".join([
+    "env", f"PYTHONPATH={root}/python:{dependencies}/torch/site", f"CLEAVE_BIN={build}/bin/cleave",
+    f"CLEAVE_LIBRARY={build}/lib/libcleave_runtime.so"])))
 config.available_features.add("x86_64" if os.uname().machine == "x86_64" else os.uname().machine)

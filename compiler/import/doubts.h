@@ -34,6 +34,12 @@ inline constexpr char
     foldedNorm[] = "BatchNorms in train() that the exporter folded into the layers before them: the statistics of the "
                    "batch are lost",
     detached[] = "the gradient ends here in PyTorch, and the file has no node for it: it goes on",
+    lostOperation[] =
+        "sums, products or powers that the exporter left out, since they changed nothing: a parameter may be "
+        "lost with them",
+    computedOperand[] =
+        "numbers that were computed from a parameter, perhaps, and that the exporter merged with an equal "
+        "parameter: they do not train",
     shared[] = "read by several layers: one parameter, or several that began with equal numbers?";
 } // namespace doubts
 

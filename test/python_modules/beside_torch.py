@@ -21,6 +21,7 @@ from cleave.check.random_batch import random_inputs, random_labels
 from cleave.check.torch_side import TorchSide
 from cleave.export.example import Example
 from cleave.export.forms import tensors_of
+from cleave.export.making import first_line
 from cleave.export.randomness import RandomDraws
 from default_export import default_export
 
@@ -107,8 +108,8 @@ def _default(training, module, inputs, cluster, folder):
     path = folder / "default.onnx"
     try:
         default_export(module, inputs, path)
-    except Exception as error:
-        return Verdict("refused", f"the exporter: {' '.join(str(error).split())[:160]}")
+    except Exception as error:  # exporters raise what they like
+        return Verdict("refused", f"by the exporter: {first_line(error)}")
     try:
         plan = cleave.compile(path, training.recipe, cluster, folder / "model.plan")
         return training.compared(plan, module, folder)

@@ -2,7 +2,7 @@
 
 An install of 10 s and 1.3 GB instead of 60 s and 5.8 GB:
 
-    pip install --no-deps torch && python stub_nvidia.py SITE_PACKAGES
+    pip install --no-deps torch && python stub_nvidia.py SITE_PACKAGES       # with LLVM's tools, as cmake/dependencies.sh has them
 """
 import collections
 import pathlib
@@ -11,7 +11,18 @@ import subprocess
 import sys
 import tempfile
 
+LLVM = pathlib.Path("/usr/lib/llvm-22/bin")
 NVIDIA = re.compile(r"lib(cu|nccl|nv)\S*")
+TEXTS = re.compile(r"(Error|Status|Result)(String|Name)$|^ncclGetLastError$")  # functions that return a text
+
+
+def function(symbol):
+    """Says "no device", and of a stream that nothing captures it, as transformers ask."""
+    if symbol == "cudaStreamIsCapturing":
+        return f"int {symbol}(void *stream, int *status) {{ *status = 0; return 0; }}\n"
+    if TEXTS.search(symbol):
+        return f"const char *{symbol}(void) {{ return \"no device\"; }}\n"
+    return f"int {symbol}(void) {{ return 100; }}\n"
 
 
 def output(*command):
@@ -22,17 +33,17 @@ def main(site_packages):
     folder = pathlib.Path(site_packages, "torch", "lib")
     needed, symbols, loose = set(), collections.defaultdict(lambda: collections.defaultdict(set)), set()
     for library in folder.glob("*.so*"):
-        own = [name for name in re.findall(r"NEEDED\s+(\S+)", output("objdump", "-p", library)) if NVIDIA.match(name)]
+        own = [name for name in re.findall(r"NEEDED\s+(\S+)", output(LLVM / "llvm-objdump", "-p", library)) if NVIDIA.match(name)]
         needed |= {name for name in own if not (folder / name).exists()}
         versions = {}
         owner = None
-        for line in output("objdump", "-p", library).splitlines():
+        for line in output(LLVM / "llvm-objdump", "-p", library).splitlines():
             found = re.match(r"\s+required from (\S+):", line)
             owner = found.group(1) if found else owner
             found = re.match(r"\s+0x\S+ 0x\S+ \d+ (\S+)", line)
             if found and owner:
                 versions[found.group(1)] = owner
-        for line in output("objdump", "-T", library).splitlines():
+        for line in output(LLVM / "llvm-objdump", "-T", library).splitlines():
             if "*UND*" not in line:
                 continue
             *_, version, name = line.split()
@@ -47,7 +58,7 @@ def main(site_packages):
             versioned = symbols.get(name, {})
             known = set().union(*versioned.values()) if versioned else set()
             rest = loose - known if not versioned else set()
-            source.write_text("".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in sorted(known | rest)))
+            source.write_text("".join(map(function, sorted(known | rest))))
             script.write_text("".join(f"{version} {{ global: {' '.join(f'{s};' for s in sorted(names))} }};\n"
                                       for version, names in versioned.items()))
             flags = [f"-Wl,--version-script={script}"] if versioned else []

@@ -1,12 +1,46 @@
 #!/usr/bin/env python3
-"""The table of what run.py found, in Markdown: results.py RESULTS.jsonl [> RESULTS.md]. The last row of a case counts."""
+"""What run.py found, in Markdown: results.py RESULTS.jsonl [--page]. The last row of a case counts.
+
+RESULTS.md has a row a file, with all that was run of it; docs/results/zoo.md (--page) a row an architecture, on one device.
+"""
 import collections
 import json
 import pathlib
 import sys
 
 CASES = pathlib.Path(__file__).resolve().parent / "cases"
-COLUMNS = ("one", "zero3", "tp2", "pp2", "export")
+COLUMNS = {"one": "one device", "zero3": "zero3", "tp2": "tp=2", "pp2": "pp=2", "export": "export"}
+EXPORTERS = {"dynamo": "`dynamo`", "torchscript": "TorchScript"}
+
+
+def table(head, rows):
+    print("\n".join(f"| {' | '.join(map(str, row))} |" for row in [head, *rows]).replace("|\n", f"|\n|{'---|' * len(head)}\n", 1))
+
+
+def known(case):
+    file = CASES / case / "expected.json"
+    return file.exists() and json.loads(file.read_text()).get("known")
+
+
+def every_file(rows):
+    columns = [column for column in COLUMNS if any(column in row for row in rows.values())]
+    found = []
+    for case in sorted(rows):
+        verdicts = [rows[case].get(column, ["-"])[0] for column in columns]
+        verdicts[-1] += f" ({known(case)})" if known(case) else ""
+        found.append([*case.rsplit(".", 1), *verdicts])
+    table(["architecture", "exporter", *(COLUMNS[column] for column in columns)], found)
+
+
+def page(rows):
+    verdicts = {case: row["one"][0] for case, row in rows.items()}
+    kinds = sorted(set(verdicts.values()))
+    counts = collections.Counter((case.rsplit(".", 1)[1], verdict) for case, verdict in verdicts.items())
+    table(["exporter", *kinds], [[said, *(counts[exporter, kind] for kind in kinds)] for exporter, said in EXPORTERS.items()])
+    print()
+    names = sorted({case.rsplit(".", 1)[0] for case in verdicts})
+    table(["architecture", *EXPORTERS.values()],
+          [[name, *(verdicts.get(f"{name}.{exporter}", "not exported") for exporter in EXPORTERS)] for name in names])
 
 
 def main():
@@ -14,17 +48,7 @@ def main():
     for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
         row = json.loads(line)
         rows[row.pop("case")].update(row)
-    right, exporters = collections.Counter(), collections.Counter()
-    print("| architecture | exporter | one device | zero3 | tp=2 | pp=2 | export |\n|---|---|---|---|---|---|---|")
-    for case in sorted(rows):
-        architecture, exporter = case.rsplit(".", 1)
-        known = json.loads((CASES / case / "expected.json").read_text()).get("known")
-        verdicts = [rows[case].get(column, ["-"])[0] for column in COLUMNS]
-        exporters[architecture] += 1
-        right[architecture] += all(verdict == "ok" for verdict in verdicts[:4])
-        print(f"| {architecture} | {exporter} | " + " | ".join(verdicts) + (f" ({known})" if known else "") + " |")
-    both = sum(right[architecture] == 2 for architecture in exporters)
-    print(f"\n{len(exporters)} architectures: {both} agree with both exporters, {sum(map(bool, right.values()))} with one at least.")
+    page(rows) if "--page" in sys.argv else every_file(rows)
 
 
 main()

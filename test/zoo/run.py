@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """run.py [CASE.EXPORTER...] [--splits=one,zero3,...] [--out=results.jsonl]: compiles, runs and compares; then loads the weights back.
 
-CLEAVE is the binary. Losses agree to 1e-4, gradient norms to 1e-3, outputs of the original module with the exported weights to 1e-5.
+Verdicts: equal, doubt (the file does not tell all; compile names what), refused (another message), WRONG. CLEAVE is the binary.
+Losses agree to 1e-4, gradient norms to 1e-3, outputs of the original module with the exported weights to 1e-4: a small tensor that
+does not train shows in the outputs alone.
 """
 import json
 import os
@@ -22,6 +24,7 @@ SPLITS = {
     "tp2": (2, ["--mesh", "tp=2"]),
     "pp2": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
 }
+DOUBTS = "the file does not tell all that the numbers depend on"
 
 
 def sh(command, folder, limit=180):
@@ -52,7 +55,8 @@ def split(case, name, work):
                   "--set", f"data.path={folder / 'data.npz'}", *flags, "-o", str(plan)], work)
     notes = [line for line in err.splitlines() if "warning" in line or "note" in line]
     if rc:
-        return ("REFUSED" if rc in (1, 2, 3) else f"CRASH {rc}"), err[-1200:], notes
+        verdict = "doubt" if DOUBTS in err else "refused" if rc in (1, 2, 3) else f"CRASH {rc}"
+        return verdict, err[err.find("error: "):][:1200], notes
     metrics = work / f"{name}.jsonl"
     more = ["--snapshot", str(work / "snapshot")] if name == "one" else []
     rc, err = sh([CLEAVE, "run", str(plan), "--steps", str(expected["steps"]), "--metrics", str(metrics), "--quiet", "--threads", "1", *more], work)
@@ -64,7 +68,7 @@ def split(case, name, work):
     e, n = relative(loss, expected["loss"]), relative(norm, expected["grad_norm"])
     text = f"loss {e:.0e} norm {n:.0e}"
     if e <= 1e-4 and n <= 1e-3:
-        return "ok", text, notes
+        return "equal", text, notes
     return "WRONG", f"{text}\n  loss {loss}\n  want {expected['loss']}\n  norm {norm}\n  want {expected['grad_norm']}", notes
 
 
@@ -103,7 +107,7 @@ def home(case, work):
             out = module(*[i.to(next(module.parameters()).dtype) if i.is_floating_point() else i for i in inputs]).numpy()
         want = np.load(folder / "probe.npz")["output"]
         e = float(np.abs(out - want).max() / max(1.0, np.abs(want).max()))
-        return ("ok" if e <= 1e-5 else "FAR") + (" (base)" if more else ""), f"outputs {e:.0e}"
+        return ("equal" if e <= 1e-4 else "FAR") + (" (base)" if more else ""), f"outputs {e:.0e}"
     return said
 
 
@@ -127,7 +131,7 @@ def main():
             work = pathlib.Path(work)
             for s in splits:
                 row[s] = split(case, s, work)
-                if s == "one" and row[s][0] in ("REFUSED",) or row[s][0].startswith("CRASH"):
+                if s == "one" and row[s][0] in ("doubt", "refused") or row[s][0].startswith("CRASH"):
                     break
             if (work / "snapshot").exists():
                 try:
@@ -139,7 +143,7 @@ def main():
               + (f" KNOWN: {known}" if known else ""), flush=True)
         told = set()
         for s in [*splits, "export"]:
-            if s in row and row[s][0] != "ok" and row[s][1] not in told:
+            if s in row and row[s][0] != "equal" and row[s][1] not in told:
                 told.add(row[s][1])
                 print("    " + s + ": " + row[s][1][:700].replace("\n", "\n    "), flush=True)
         if out:

@@ -17,7 +17,7 @@ public:
              const ImportOptions &options)
       : model(model), initializers(initializers), index(index), options(options), roles(options),
         metadata(model.proto.graph(), index), evidence{initializers, index, metadata} {
-    evidence.producer = producerOf(model, metadata);
+    evidence.producer = producerOf(model, index, metadata);
     evidence.weightsAreNodes = std::ranges::none_of(initializers.byName, [](const auto &one) {
       return !one.second.fromNode && one.second.tensor.isFloat() && one.second.tensor.elements() > 1;
     });
@@ -157,6 +157,11 @@ private:
     bool isAllTold = true;
     for (const Use &use : uses) {
       std::string key = metadata.isSigned() && metadata.isLiteral(use) ? literal : keyOf(name, use);
+      if (key.empty() && metadata.isParameter(name))
+        if (const std::string value = metadata.computedOperand(use); !value.empty()) {
+          table.doubts.push_back({doubts::computedOperand, value, ""});
+          key = literal;
+        }
       if (options.ties != recipe::Ties::Auto && key != literal) key = "";
       isAllTold &= !key.empty();
       auto home = std::ranges::find(groups, key, &std::pair<std::string, std::vector<Use>>::first);
@@ -185,7 +190,10 @@ private:
     const bool isLiteral = key == " ";
     Parameter parameter;
     parameter.tensor = initializer.tensor;
-    decide(name, isLiteral || isTorchScript() ? "" : key, uses, parameter);
+    if (isLiteral)
+      setConstant(parameter, frozenConstantLimit, "a number of the operation's own, as the exporter says");
+    else
+      decide(name, isTorchScript() ? "" : key, uses, parameter);
     if (parameter.trainable && !initializer.tensor.inFile)
       return inputError(
           fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
@@ -207,6 +215,12 @@ private:
     return Status::ok();
   }
 
+  static void setConstant(Parameter &parameter, int64_t limit, std::string why) {
+    const StoredTensor &tensor = parameter.tensor;
+    parameter.role = tensor.bytes && tensor.length <= limit ? Role::Constant : Role::Parameter;
+    parameter.why = std::move(why);
+  }
+
   // The recipe's word comes first, then the rules'.
   void decide(const std::string &name, const std::string &key, const std::vector<Use> &uses, Parameter &parameter) {
     const StoredTensor &tensor = parameter.tensor;
@@ -215,20 +229,16 @@ private:
     if (const std::string origin = evidence.madeFrom(name); !origin.empty()) names.aliases.push_back(origin);
     if (metadata.parametersOf(name).size() == 1) names.aliases.push_back(metadata.parametersOf(name).front());
     for (const Use &use : uses) names.nodes.push_back(index.flat.nodes[use.node].name);
-    auto setConstant = [&](int64_t limit, std::string why) {
-      parameter.role = tensor.bytes && tensor.length <= limit ? Role::Constant : Role::Parameter;
-      parameter.why = std::move(why);
-    };
     Decision decision = decideRole(evidence, name, key, uses);
     const bool isNumber = initializers.at(name).fromNode && tensor.elements() <= 1;
     const std::optional<bool> wanted = decision.isFree ? roles.trains(names, isNumber) : std::nullopt;
-    if (!wanted && decision.conclusion == Conclusion::Constant) setConstant(decision.limit, decision.why);
+    if (!wanted && decision.conclusion == Conclusion::Constant) setConstant(parameter, decision.limit, decision.why);
     if (!wanted && decision.doubt && (roles.trainsAll || decision.conclusion == Conclusion::Constant))
       doubt(name, decision);
     if (!wanted && decision.conclusion == Conclusion::Constant) return;
     parameter.isWeight = true;
     if (!wanted.value_or(roles.trainsAll))
-      return setConstant(options.keepsFrozen ? -1 : frozenConstantLimit,
+      return setConstant(parameter, options.keepsFrozen ? -1 : frozenConstantLimit,
                          wanted ? "frozen by the recipe" : "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = wanted ? "named by the recipe" : decision.why;
@@ -355,7 +365,9 @@ private:
       there.insert(parameter.foldedFrom.begin(), parameter.foldedFrom.end());
     if (const std::string detach = metadata.lostDetach(); !detach.empty())
       table.doubts.push_back({doubts::detached, detach, "accept"});
-    const bool isMerged = !metadata.mergedOperation().empty(), isLost = !metadata.lostOperation().empty();
+    const bool isMerged = metadata.hasMergedOperations();
+    const std::vector<std::string> lost = metadata.lostOperations();
+    for (const std::string &operation : lost) table.doubts.push_back({doubts::lostOperation, operation, ""});
     for (const ListedTensor &tensor : metadata.state()) {
       if (!tensor.isParameter || there.contains(tensor.key)) continue;
       table.absent.push_back(tensor.key);
@@ -364,7 +376,7 @@ private:
           table.state.norms, [&](const std::string &module) { return moduleOfKey(tensor.key) == module; });
       if (isFolded) continue; // told as a norm
       if (!roles.trainsAll && !isMerged) continue;
-      if (metadata.isRead(tensor.key) || !metadata.hasOperations() || (isLost && !isMerged))
+      if (metadata.isRead(tensor.key) || !metadata.hasOperations() || !lost.empty())
         table.doubts.push_back({doubts::leftOut, tensor.key, "frozen"});
       else if (isMerged)
         table.doubts.push_back({doubts::merged, tensor.key, ""});

@@ -28,6 +28,7 @@ const Operands configurations = {{"Resize", {1, 2}},
                                  {"SoftmaxCrossEntropyLoss", {2}}};
 const Operands weightOperands = {{"MatMul", {0, 1}},
                                  {"Gemm", {0, 1, 2}},
+                                 {"Einsum", {0, 1, 2, 3}},
                                  {"Conv", {1, 2}},
                                  {"ConvTranspose", {1, 2}},
                                  {"BatchNormalization", {1, 2}},
@@ -136,15 +137,18 @@ bool isCompared(const Subject &s) {
 }
 
 // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements
-// equal, no module's dotted name, and a product with the layer's own scale after the Reshape back.
+// equal, no module's dotted name, and a product with the layer's own scale after the Reshape back; or of a Constant
+// node.
 bool isNeutral(const Subject &s) {
   const GraphIndex &index = s.all.index;
   auto next = [&](size_t node, const char *op) -> std::optional<size_t> {
     std::optional<size_t> reader = index.onlyReader(index.flat.nodes[node].node->output(0));
     return reader && index.flat.nodes[*reader].node->op_type() == op ? reader : std::nullopt;
   };
-  return s.name.find('.') == std::string::npos && allEqual(s.tensor) && s.allRead([&](const Use &use) {
+  const bool isOwn = s.name.find('.') == std::string::npos || s.initializer.fromNode;
+  return isOwn && allEqual(s.tensor) && s.allRead([&](const Use &use) {
     if (index.op(use) != "InstanceNormalization" || use.operand == 0) return false;
+    if (s.initializer.fromNode) return true;
     const std::optional<size_t> back = next(use.node, "Reshape"), scaled = back ? next(*back, "Mul") : std::nullopt;
     return scaled && std::ranges::any_of(index.flat.nodes[*scaled].node->input(), [&](const std::string &value) {
              return s.all.initializers.resolved.contains(value);
@@ -296,11 +300,16 @@ bool isStatistic(const GraphIndex &index, const Use &use) {
   return index.op(use) == "BatchNormalization" && use.operand >= 3;
 }
 
-Producer producerOf(const ModelFile &model, const ExporterMetadata &metadata) {
+Producer producerOf(const ModelFile &model, const GraphIndex &index, const ExporterMetadata &metadata) {
   const std::string &maker = model.proto.producer_name();
   if (maker == "tf2onnx" || maker == "keras2onnx") return Producer::TensorFlow;
   if (maker != "pytorch") return Producer::Other;
-  return metadata.isSigned() ? Producer::Dynamo : Producer::TorchScript;
+  if (metadata.isSigned()) return Producer::Dynamo;
+  const bool isTraced =
+      std::ranges::any_of(index.flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); }) ||
+      std::ranges::any_of(model.proto.graph().initializer(),
+                          [](const ::onnx::TensorProto &tensor) { return tensor.name().starts_with("onnx::"); });
+  return isTraced ? Producer::TorchScript : Producer::Other; // of the other exporter, without its metadata
 }
 
 bool Evidence::isReadAsMatrix(const std::string &initializer) const {

@@ -6,14 +6,14 @@
 //     val_8 of [2, 3], int64                                    a constant
 #pragma once
 #include "compiler/import/doubts.h"
+#include "compiler/import/exporter_metadata.h"
 #include "compiler/import/initializers.h"
-#include "compiler/import/weights/exporter_metadata.h"
 #include "compiler/import/weights/state_dict.h"
 
 namespace cleave::import_ {
 
 enum class Producer { Dynamo, TorchScript, TensorFlow, Other }; // Dynamo: whose metadata lists the state_dict
-Producer producerOf(const ModelFile &model, const ExporterMetadata &metadata);
+Producer producerOf(const ModelFile &model, const GraphIndex &index, const ExporterMetadata &metadata);
 
 // Bytes up to which a tensor that does not train is a constant of the graph; a larger one stays in its file.
 inline constexpr int64_t integerConstantLimit = 16 << 20, maskConstantLimit = 64 << 10, frozenConstantLimit = 4 << 10;

@@ -43,7 +43,7 @@ def check_import(module, model_or_plan, batch=None, recipe=None, *, example=None
 
     model_or_plan: an .onnx file, a plan's path or a Plan; a plan has a recipe. batch: {input: array} with the labels, by the
     plan's input names; without one random numbers, `size` samples, like the example's. example: the inputs of forward, which
-    a batch may replace. accept: globs of tensors whose differences are known.
+    a batch may replace; without both, random numbers of the file's shapes. accept: globs of tensors whose differences are known.
     """
     try:
         import onnx  # noqa: F401

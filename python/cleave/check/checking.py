@@ -1,15 +1,17 @@
 """One check from beginning to end: both sides' step on the same batch, and their comparison."""
+import inspect
 import os
 import pathlib
 
 import numpy as np
 import onnx
+import torch
 
 from cleave._tool import CleaveError, run_tool
 from cleave.check import ImportCheck, ImportMismatch
 from cleave.check.cleave_side import CleaveSide
 from cleave.check.differences import Comparison
-from cleave.check.random_batch import random_inputs, random_labels
+from cleave.check.random_batch import inputs_of_file, random_inputs, random_labels
 from cleave.check.recipes import gradient_recipe, left_out, parse, read_recipe
 from cleave.check.torch_side import TorchSide
 from cleave.export.example import Example
@@ -58,11 +60,9 @@ class Checking:
     def _example(self, inputs, batch, fixed):
         """The example's inputs, with the batch's arrays in their places; without an example the arrays are all inputs."""
         names = [value.name for value in inputs]
-        if self.example is None and batch is None:
-            raise CleaveError("a check needs `example`, the inputs of forward, or a batch", 2)
         if self.example is None:
-            import torch
-            return Example(tuple(torch.from_numpy(_array(batch[name])) for name in names))
+            arrays = batch or inputs_of_file(inputs, self.recipe.get("dims", {}), fixed or self.size)
+            return self._from_arrays({name: _array(arrays[name]) for name in names})
         example = Example(self.example)
         if batch is None:
             return example.resized(fixed or self.size) if example.batch else example
@@ -70,6 +70,12 @@ class Checking:
         example = example.filled(self.module, given)
         example.batch = example.ordered(self.module)[0].shape[0]
         return example
+
+    def _from_arrays(self, arrays):
+        """By forward's names where the file has them, else in order."""
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        known = inspect.signature(self.module.forward).parameters
+        return Example(tensors if all(name in known for name in tensors) else tuple(tensors.values()))
 
     @staticmethod
     def _labels(side, cleave_side, loss, example, arrays, output, batch, random):

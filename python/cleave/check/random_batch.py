@@ -1,9 +1,32 @@
-"""A random batch for a check: inputs of the example's kind, labels as the loss takes them."""
+"""A random batch for a check: inputs of the example's kind or of the file's, labels as the loss takes them."""
 import contextlib
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
+
+from cleave._tool import CleaveError
+
+
+def inputs_of_file(values, dims, batch):
+    """{input: array} of the shapes that a graph's inputs have: normal floats, ones for the rest. Other sizes that are open are
+    those of the recipe's `dims`."""
+    arrays = {}
+    for value in values:
+        shape = []
+        for at, size in enumerate(value.type.tensor_type.shape.dim):
+            known = size.dim_value or dims.get(size.dim_param)
+            if "batch" in size.dim_param or not known and at == 0:
+                known = batch
+            if not known:
+                raise CleaveError(f"random data need the size of {size.dim_param!r} in {value.name!r}: the recipe's "
+                                  f"`dims: {{{size.dim_param}: N}}`, `example`, or a batch", 2)
+            shape.append(known)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        floats = np.issubdtype(dtype, np.floating)
+        arrays[value.name] = np.random.default_rng(51).standard_normal(shape).astype(dtype) if floats else np.ones(shape, dtype)
+    return arrays
 
 
 @contextlib.contextmanager

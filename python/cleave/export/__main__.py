@@ -22,6 +22,8 @@ def main():
                                                              ("output_names", args.output_names))}
     warnings.showwarning = lambda message, *_: print(f"cleave: warning: {message}", file=sys.stderr)
     module, example = module_and_example(args.factory, args.example)
+    if example is None:
+        raise CleaveError(f"{args.factory} gives no example inputs: return (module, example), or name them with --example", 2)
     statement = export(module, example, args.output, dynamic_batch=not args.fixed_batch, exporter=args.exporter, **names)
     trains = sum(entry.get("requires_grad", False) and "tied_to" not in entry for entry in statement["tensors"])
     print(f"{args.output}: {trains} parameters train, by {statement['exporter']}")

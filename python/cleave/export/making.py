@@ -69,7 +69,7 @@ class Making:
                     with unchanged(self.module):  # tracing runs the module
                         torchscript.translated(self.module, self.example, names, path, dynamic)
             except Exception as error:  # exporters raise what they like
-                failures.append(f"{'torch.export' if exporter == 'dynamo' else 'TorchScript'}: {_first_line(error)}")
+                failures.append(f"{'torch.export' if exporter == 'dynamo' else 'TorchScript'}: {first_line(error)}")
                 continue
             if dynamic != self.dynamic:
                 self.remarks.append(f"exported for a batch of {self.example.batch} alone: {failures[0]}")
@@ -188,7 +188,7 @@ class Making:
                               f"exporter wrote {have}; replace the others by nn.Dropout, or set their ratio to 0", 1)
 
 
-def _first_line(error):
+def first_line(error):
     text = str(error).strip() or type(error).__name__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("## Exception summary")]

@@ -1,4 +1,4 @@
-#include "compiler/import/weights/exporter_metadata.h"
+#include "compiler/import/exporter_metadata.h"
 #include "compiler/import/weights/state_dict.h"
 #include "test/unit/import/model_builder.h"
 #include <gmock/gmock.h>

@@ -145,7 +145,7 @@ TEST(Ties, CopiesTakeTheNameOfTheirIdentity) { // TorchScript writes merged init
   model.node("Identity", {"layers.0.bias"}, {"layers.1.bias"});
   model.weight("w1", {4, 4});
   model.weight("w2", {4, 4});
-  model.node("Gemm", {"x", "w1", "layers.0.bias"}, {"a"});
+  model.node("Gemm", {"x", "w1", "layers.0.bias"}, {"a"})->set_name("/layers.0/Gemm");
   model.node("Gemm", {"a", "w2", "layers.1.bias"}, {"y"});
   model.output("y");
   Imported seen = model.import();

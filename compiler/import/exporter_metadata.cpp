@@ -1,5 +1,6 @@
-#include "compiler/import/weights/exporter_metadata.h"
+#include "compiler/import/exporter_metadata.h"
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <sstream>
 
@@ -60,14 +61,14 @@ StatedOperation operationOf(const ::onnx::NodeProto &node) {
   const std::string text = metadata(node, "pkg.torch.onnx.fx_node");
   constexpr std::string_view target = "[target=torch.ops.", arguments = "](args = (";
   const size_t from = text.find(target), to = text.find(arguments);
-  if (from == std::string::npos || to == std::string::npos || to < from) return operation;
-  operation.target = text.substr(from + target.size(), to - from - target.size());
   auto nameAt = [&](size_t at) {
     size_t end = at;
     while (end < text.size() && isNameCharacter(text[end])) ++end;
     return text.substr(at, end - at);
   };
   if (text.starts_with('%')) operation.result = nameAt(1);
+  if (from == std::string::npos || to == std::string::npos || to < from) return operation;
+  operation.target = text.substr(from + target.size(), to - from - target.size());
   int depth = 0;
   std::string argument;
   for (size_t at = to + arguments.size(); at < text.size(); ++at) {
@@ -114,6 +115,10 @@ std::string stemOf(const std::string &value) {
   const size_t end = value.find_last_not_of("0123456789");
   return end != std::string::npos && end + 1 < value.size() && value[end] == '_' ? value.substr(0, end) : value;
 }
+
+// Operations that only give a tensor another shape, or turn it.
+const std::set<std::string> views = {"unsqueeze", "squeeze", "view",    "reshape",  "flatten",
+                                     "t",         "expand",  "permute", "transpose"};
 
 const std::vector<std::string> &listOf(const std::map<std::string, std::vector<std::string>> &lists,
                                        const std::string &name) {
@@ -173,8 +178,6 @@ const std::vector<std::string> &ExporterMetadata::parametersOf(const std::string
 }
 
 bool ExporterMetadata::isView(const std::string &initializer) const {
-  static const std::set<std::string> views = {"unsqueeze", "squeeze", "view",    "reshape",  "flatten",
-                                              "t",         "expand",  "permute", "transpose"};
   const std::vector<std::string> &origins = foldedFrom(initializer);
   auto isStep = [&](const std::string &value) {
     return views.contains(stemOf(value)) || stemOf(value) == "val" || isParameter(value);
@@ -253,30 +256,53 @@ std::string ExporterMetadata::lostDetach() const {
   return "";
 }
 
-std::string ExporterMetadata::lostOperation() const {
+bool ExporterMetadata::isGone(const std::string &value) const {
+  return !present.contains(value) && !keys.contains(value) && !initializers.contains(value);
+}
+
+std::string ExporterMetadata::computedOperand(const Use &use) const {
+  static const std::set<std::string> copies = {"clone",  "contiguous", "_to_copy", "dropout",    "alias",
+                                               "detach", "to",         "getitem",  "lift_fresh", "_unsafe_view"};
+  for (const std::string &value : operations[use.node].values)
+    if (isGone(value) && !copies.contains(stemOf(value)) && !views.contains(stemOf(value))) return value;
+  return "";
+}
+
+bool ExporterMetadata::isMergedAt(size_t node, const std::string &value) const {
+  return std::ranges::any_of(index.flat.nodes[node].node->input(), [&](const std::string &input) {
+    return stemOf(input) == stemOf(value) && present.contains(input) &&
+           std::ranges::count(operations[node].values, input) == 0;
+  });
+}
+
+std::vector<std::string> ExporterMetadata::lostOperations() const {
+  // Operations whose further arguments are sizes, which are computed, too.
+  static constexpr std::array shapings = {"aten.view",  "aten.reshape", "aten._unsafe_view", "aten.expand",
+                                          "aten.slice", "aten.arange",  "aten.full",         "aten.zeros",
+                                          "aten.ones",  "aten.repeat",  "aten.new_"};
   static const std::set<std::string> arithmetic = {"mul", "add", "sub", "div", "pow", "rsub"};
   auto isLost = [&](const std::string &value) {
     std::string stem = stemOf(value);
     if (stem.ends_with('_')) stem.pop_back(); // in place
-    return arithmetic.contains(stem) && !present.contains(value) && !keys.contains(value) &&
-           !initializers.contains(value);
+    return arithmetic.contains(stem) && isGone(value);
   };
-  for (const StatedOperation &operation : operations)
-    if (auto lost = std::ranges::find_if(operation.values, isLost); lost != operation.values.end()) return *lost;
-  auto lost = std::ranges::find_if(results, isLost);
-  return lost == results.end() ? "" : *lost;
+  std::set<std::string> lost;
+  std::ranges::copy_if(results, std::inserter(lost, lost.end()), isLost);
+  for (size_t i = 0; i < operations.size(); ++i) {
+    auto isShaped = [&](const char *start) { return operations[i].target.starts_with(start); };
+    const bool hasSizes = std::ranges::any_of(shapings, isShaped);
+    for (const std::string &value : operations[i].values)
+      if (isLost(value) && !isMergedAt(i, value) && !(hasSizes && value != operations[i].arguments.front()))
+        lost.insert(value);
+  }
+  return {lost.begin(), lost.end()};
 }
 
-std::string ExporterMetadata::mergedOperation() const {
+bool ExporterMetadata::hasMergedOperations() const {
   for (size_t i = 0; i < operations.size(); ++i)
-    for (const std::string &value : operations[i].values) {
-      if (present.contains(value) || keys.contains(value)) continue;
-      for (const std::string &input : index.flat.nodes[i].node->input())
-        if (stemOf(input) == stemOf(value) && present.contains(input) &&
-            std::ranges::count(operations[i].values, input) == 0)
-          return value;
-    }
-  return "";
+    for (const std::string &value : operations[i].values)
+      if (isGone(value) && isMergedAt(i, value)) return true;
+  return false;
 }
 
 } // namespace cleave::import_

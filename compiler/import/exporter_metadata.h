@@ -61,17 +61,23 @@ public:
   bool isOfFoldedNorm(size_t node) const; // a filter, written for the BatchNorm after it
   // Whether a BatchNorm's operation takes the statistics of the batch.
   bool trainsNorm(size_t node) const;
-  // An operation that was merged with an equal one: its reader names "div_1" and reads "div". "": none is known.
-  std::string mergedOperation() const;
-  // A sum, product or power that no node makes any more, though something names it: the exporter takes away what
-  // changes nothing, such as a product with a parameter of 1. "": none is known.
-  std::string lostOperation() const;
+  // An operation was merged with an equal one: its reader names "div_1" and reads "div".
+  bool hasMergedOperations() const;
+  // Sums, products and powers that no node makes any more, though something names them: the exporter takes away what
+  // changes nothing, such as a product with a parameter of 1, or the sum with a penalty of 0.
+  std::vector<std::string> lostOperations() const;
+  // The number that this operand was, where an operation computed it and no node does any more: 1 - p, merged with an
+  // equal p. "": none is known.
+  std::string computedOperand(const Use &use) const;
   std::string lostDetach() const; // a detach() that no node stands for; "": none
   // Row of an embedding's table that has no gradient; none where there is no such row.
   std::optional<int64_t> paddingRow(size_t node) const;
 
 private:
   bool isOtherOperand(const Use &use) const;
+  bool isGone(const std::string &value) const; // no node makes it, and no tensor is called so
+  // The value was merged with an equal one of the same operation, which the node reads in its place.
+  bool isMergedAt(size_t node, const std::string &value) const;
 
   const GraphIndex &index;
   std::vector<ListedTensor> listed;
