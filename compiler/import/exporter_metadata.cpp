@@ -186,8 +186,16 @@ bool ExporterMetadata::isView(const std::string &initializer) const {
          std::ranges::all_of(origins, isStep);
 }
 
+bool ExporterMetadata::isSlice(const std::string &initializer) const {
+  auto isStep = [&](const std::string &value) {
+    return stemOf(value) == "slice" || stemOf(value) == "val" || isParameter(value);
+  };
+  return parametersOf(initializer).size() == 1 && stemOf(initializer) == "slice" &&
+         std::ranges::all_of(foldedFrom(initializer), isStep);
+}
+
 bool ExporterMetadata::isLookup(const std::string &initializer) const {
-  return parametersOf(initializer).size() == 1 && stemOf(initializer) == "embedding";
+  return isSlice(initializer) || (parametersOf(initializer).size() == 1 && stemOf(initializer) == "embedding");
 }
 
 bool ExporterMetadata::isKnown(size_t node) const { return placesOf(operations[node].target) != nullptr; }
@@ -250,10 +258,30 @@ bool ExporterMetadata::isLiteral(const Use &use) const {
 }
 
 std::string ExporterMetadata::lostDetach() const {
-  for (const StatedOperation &operation : operations)
-    for (const std::string &value : operation.values)
-      if (stemOf(value) == "detach" && !present.contains(value)) return value;
+  for (size_t i = 0; i < operations.size(); ++i)
+    for (const std::string &value : operations[i].values)
+      if (stemOf(value) == "detach" && isGone(value) && mayHaveGradient(i)) return value;
   return "";
+}
+
+// Whether its results reach the model's by other ways than comparisons and counts.
+bool ExporterMetadata::mayHaveGradient(size_t node) const {
+  static const std::set<std::string> ends = {"Equal", "Greater", "GreaterOrEqual", "Less",  "LessOrEqual", "IsNaN",
+                                             "IsInf", "ArgMax",  "ArgMin",         "Shape", "Size",        "Sign",
+                                             "Round", "Floor",   "Ceil",           "Not"};
+  std::vector<size_t> open = {node};
+  std::set<size_t> seen = {node};
+  for (size_t step = 0; step < open.size(); ++step) {
+    const ::onnx::NodeProto &at = *index.flat.nodes[open[step]].node;
+    if (ends.contains(at.op_type())) continue;
+    bool isRead = false;
+    for (const std::string &output : at.output())
+      if (auto next = index.consumers.find(output); next != index.consumers.end())
+        for (size_t reader : next->second)
+          if (isRead = true; seen.insert(reader).second) open.push_back(reader);
+    if (!isRead) return true;
+  }
+  return false;
 }
 
 bool ExporterMetadata::isGone(const std::string &value) const {

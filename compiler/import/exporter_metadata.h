@@ -50,6 +50,7 @@ public:
   // Made of one parameter by operations that only give it another shape or turn it: values are called after operations.
   bool isView(const std::string &initializer) const;
   bool isLookup(const std::string &initializer) const; // rows of one parameter, of a table of positions
+  bool isSlice(const std::string &initializer) const;  // the same, each row once
 
   const StatedOperation &operation(size_t node) const { return operations[node]; }
   std::string keyOf(const Use &use) const;           // the state_dict's entry that is read; "": not told
@@ -75,6 +76,7 @@ public:
 
 private:
   bool isOtherOperand(const Use &use) const;
+  bool mayHaveGradient(size_t node) const;
   bool isGone(const std::string &value) const; // no node makes it, and no tensor is called so
   // The value was merged with an equal one of the same operation, which the node reads in its place.
   bool isMergedAt(size_t node, const std::string &value) const;

@@ -157,7 +157,7 @@ private:
     bool isAllTold = true;
     for (const Use &use : uses) {
       std::string key = metadata.isSigned() && metadata.isLiteral(use) ? literal : keyOf(name, use);
-      if (key.empty() && metadata.isParameter(name))
+      if (key.empty() && metadata.isParameter(name) && !metadata.isOfFoldedNorm(index.applying(use).node))
         if (const std::string value = metadata.computedOperand(use); !value.empty()) {
           table.doubts.push_back({doubts::computedOperand, value, ""});
           key = literal;

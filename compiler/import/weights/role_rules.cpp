@@ -329,7 +329,7 @@ bool Evidence::isCopyOfOne(const std::string &initializer) const {
   auto isOfLayer = [&](const Use &use) { return metadata.isKnown(use.node) && metadata.keyOf(use) == parameter; };
   const std::vector<Use> &uses = initializers.at(initializer).uses;
   const StoredTensor &tensor = initializers.at(initializer).tensor;
-  if (metadata.isLookup(initializer)) return !tensor.bytes || hasDistinctRows(tensor);
+  if (metadata.isLookup(initializer)) return metadata.isSlice(initializer) || !tensor.bytes || hasDistinctRows(tensor);
   if (metadata.isView(initializer) || (!uses.empty() && std::ranges::all_of(uses, isOfLayer))) return true;
   const std::string origin = madeFrom(initializer);
   if (origin.empty()) return false;

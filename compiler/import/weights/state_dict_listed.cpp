@@ -208,9 +208,7 @@ private:
       const Parameter &parameter = table.parameters[i];
       const std::vector<std::string> &origins = reads.parametersOf(parameter.tensor.name);
       const std::vector<int64_t> &shape = parameter.tensor.shape;
-      if (origins.size() != 1 || shape.size() < 2 || reads.foldedFrom(parameter.tensor.name).size() < 2 ||
-          !parameter.tensor.name.starts_with("embedding"))
-        continue;
+      if (!reads.isLookup(parameter.tensor.name) || shape.size() < 2) continue;
       const std::string &key = origins.front();
       if (entries.contains(key) || !isKey.contains(key)) continue;
       StateEntry entry;
