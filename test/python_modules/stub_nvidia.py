@@ -2,7 +2,7 @@
 
 An install of 10 s and 1.3 GB instead of 60 s and 5.8 GB:
 
-    pip install --no-deps torch && python stub_nvidia.py SITE_PACKAGES       # with LLVM's tools, as cmake/dependencies.sh has them
+    pip install --no-deps torch && python stub_nvidia.py SITE_PACKAGES    # by LLVM's tools
 """
 import collections
 import pathlib
