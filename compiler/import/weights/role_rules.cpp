@@ -257,7 +257,9 @@ constexpr Rule rules[] = {
     {isMadeOfNoParameter, constant, small, "computed from no parameter, as the exporter says", nullptr},
     {isMergedParameter, trained, 0, "a parameter, as the exporter says", nullptr},
     {isLiteral, constant, small, "a number of the operation's own, as the exporter says", nullptr},
-    {[](const Subject &s) { return isListed(s) && (isTableOfPositions(s) || isTableOfRotations(s) || isMask(s)); },
+    {[](const Subject &s) {
+       return (isListed(s) || isCopy(s)) && (isTableOfPositions(s) || isTableOfRotations(s) || isMask(s));
+     },
      constant, masks, "a table of positions or a mask", doubts::table},
     {isListed, trained, 0, "a parameter, as the exporter says", nullptr},
     {isCopy, trained, 0, "a parameter, written anew by the exporter", nullptr},
