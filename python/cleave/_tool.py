@@ -14,6 +14,15 @@ class CleaveError(RuntimeError):
         self.status = status
 
 
+def run_program(main):
+    """A program's end: the error that ended it, as the command writes it, and its status."""
+    try:
+        main()
+    except CleaveError as error:
+        print(f"cleave: error: {error}", file=sys.stderr)
+        sys.exit(error.status)
+
+
 def tool_path():
     """The command: CLEAVE_BIN, that of this Python environment, or the first one in PATH."""
     own = pathlib.Path(sys.prefix, "bin", "cleave")

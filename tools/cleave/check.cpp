@@ -13,6 +13,7 @@ namespace {
 struct CheckOptions {
   std::string model, module, example, recipe, data, python = "python3";
   std::vector<std::string> accepted;
+  bool json = false;
 };
 
 int runCheck(const CheckOptions &options) {
@@ -24,6 +25,7 @@ int runCheck(const CheckOptions &options) {
   add("--recipe", options.recipe);
   add("--data", options.data);
   for (const std::string &glob : options.accepted) add("--accept", glob);
+  if (options.json) words.push_back("--json");
   std::error_code error;
   const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (!error) setenv("CLEAVE_BIN", own.c_str(), /*overwrite=*/0);
@@ -55,6 +57,7 @@ void addCheck(CLI::App &app, int &status) {
   command->add_option("--accept", options->accepted, "GLOB of tensors whose differences are known; repeatable")
       ->take_all()
       ->expected(1);
+  command->add_flag("--json", options->json, "for programs");
   command->add_option("--python", options->python, "the Python that has torch and the module `cleave`")
       ->envname("CLEAVE_PYTHON");
   command->callback([options, &status] { status = runCheck(*options); });

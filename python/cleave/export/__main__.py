@@ -3,7 +3,7 @@ import argparse
 import sys
 import warnings
 
-from cleave._tool import CleaveError
+from cleave._tool import CleaveError, run_program
 from cleave.export import export
 from cleave.export.loading import module_and_example
 
@@ -30,8 +30,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except CleaveError as error:
-        print(f"cleave: error: {error}", file=sys.stderr)
-        sys.exit(error.status)
+    run_program(main)
