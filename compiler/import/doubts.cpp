@@ -14,6 +14,7 @@ std::string remedy(const std::vector<const Doubt *> &all) {
   std::vector<std::string> entries;
   for (const Doubt *doubt : all)
     entries.push_back(settled == "buffer" || settled == "parameter" ? fmt::format("\"{}\": {}", doubt->name, settled)
+                      : settled == "computed"                       ? fmt::format("\"{}\": parameter", doubt->name)
                                                                     : fmt::format("\"{}\"", doubt->name));
   const bool isCut = entries.size() > namesShown;
   if (isCut) entries.resize(namesShown), entries.push_back("...");
@@ -22,7 +23,7 @@ std::string remedy(const std::vector<const Doubt *> &all) {
   if (settled == "buffer" || settled == "parameter")
     return fmt::format("the recipe's `roles: {{{}}}` says what {} (parameter, buffer or constant)", list,
                        all.size() == 1 ? "it is" : "they are");
-  if (settled == "trainable") return fmt::format("`trainable: [\"*\", {}]` accepts it; else {}", list, again);
+  if (settled == "computed") return fmt::format("`roles: {{{}}}` accepts it; else {}", list, again);
   if (settled == "frozen") return fmt::format("`frozen: [{}]` accepts it; else {}", list, again);
   if (settled == "ties") return "the recipe's `ties: as_exported` keeps one, `ties: none` makes one for each reader";
   return settled == "accept" ? "only --accept-doubts takes it" : again;
@@ -36,15 +37,16 @@ std::vector<DoubtsOfKind> byKind(const std::vector<Doubt> &doubts) {
   for (const Doubt &doubt : doubts) {
     std::vector<const Doubt *> &all = kinds[doubt.kind + doubt.settled];
     if (all.empty()) order.push_back(doubt.kind + doubt.settled);
-    all.push_back(&doubt);
+    if (std::ranges::find(all, doubt.name, &Doubt::name) == all.end()) all.push_back(&doubt);
   }
   std::vector<DoubtsOfKind> told;
   for (const std::string &kind : order) {
     const std::vector<const Doubt *> &all = kinds.at(kind);
-    std::vector<std::string> names, quoted;
-    for (const Doubt *doubt : all) names.push_back(doubt->name), quoted.push_back("'" + doubt->name + "'");
+    std::vector<std::string> names;
+    for (const Doubt *doubt : all) names.push_back(doubt->name);
     told.push_back(
-        {fmt::format("{}: {}; {}", names::firstFew(quoted, namesShown), all.front()->kind, remedy(all)), names});
+        {fmt::format("{}: {}; {}", names::firstFew(names::quoted(names), namesShown), all.front()->kind, remedy(all)),
+         names});
   }
   return told;
 }

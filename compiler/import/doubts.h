@@ -10,9 +10,10 @@
 namespace cleave::import_ {
 
 struct Doubt {
-  std::string kind;    // what is not known, the same text for all tensors of a kind
-  std::string name;    // of a tensor, module or node
-  std::string settled; // "buffer": of `roles`; "frozen"; "accept": by nothing; "": by exporting again
+  std::string kind; // what is not known, the same text for all tensors of a kind
+  std::string name; // of a tensor, module or node
+  std::string
+      settled; // by "buffer", "parameter" or "computed" of `roles`, "frozen", "ties", "accept"; "": another export
 };
 
 // The kinds, as they follow the names.

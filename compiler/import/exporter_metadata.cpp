@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <llvm/ADT/StringRef.h>
 #include <sstream>
 
 namespace cleave::import_ {
@@ -237,7 +238,16 @@ std::string ExporterMetadata::keyAt(size_t node, Place place) const {
 std::string ExporterMetadata::keyOf(const Use &use) const {
   const Use at = index.applying(use);
   if (isOfFoldedNorm(at.node) || isOtherOperand(use)) return "";
+  // Of two parameters in one sum or product each is an operand.
+  const StatedOperation &operation = operations[use.node];
+  if (isElementwise(index.op(use)) && int(operation.arguments.size()) == index.node(use).input_size() &&
+      operation.target.starts_with("aten." + llvm::StringRef(index.op(use)).lower()))
+    if (auto found = keys.find(operation.arguments[size_t(use.operand)]); found != keys.end()) return found->second;
   return keyAt(use.node, placeOf(index.node(at), at.operand));
+}
+
+bool ExporterMetadata::readsState(size_t node) const {
+  return std::ranges::any_of(operations[node].values, [&](const std::string &value) { return keys.contains(value); });
 }
 
 // Of two operands that are one value, the one that is a number in the operation: p of aten.rsub(p, 0.5) is the second.
@@ -245,8 +255,8 @@ bool ExporterMetadata::isOtherOperand(const Use &use) const {
   const ::onnx::NodeProto &node = index.node(use);
   const StatedOperation &operation = operations[use.node];
   if (node.input_size() != 2 || node.input(0) != node.input(1) || operation.arguments.size() < 2) return false;
-  const bool isTurned = operation.target.starts_with("aten.rsub.");
-  return !std::ranges::count(operation.values, operation.arguments[size_t(isTurned ? 1 - use.operand : use.operand)]);
+  const bool isReversed = operation.target.starts_with("aten.rsub.");
+  return !std::ranges::count(operation.values, operation.arguments[size_t(isReversed ? 1 - use.operand : use.operand)]);
 }
 
 bool ExporterMetadata::isLiteral(const Use &use) const {
@@ -264,24 +274,18 @@ std::string ExporterMetadata::lostDetach() const {
   return "";
 }
 
-// Whether its results reach the model's by other ways than comparisons and counts.
+// Whether its results reach the model's by other ways than comparisons and counts; so, too, where that is far away.
 bool ExporterMetadata::mayHaveGradient(size_t node) const {
-  static const std::set<std::string> ends = {"Equal", "Greater", "GreaterOrEqual", "Less",  "LessOrEqual", "IsNaN",
-                                             "IsInf", "ArgMax",  "ArgMin",         "Shape", "Size",        "Sign",
-                                             "Round", "Floor",   "Ceil",           "Not"};
-  std::vector<size_t> open = {node};
-  std::set<size_t> seen = {node};
-  for (size_t step = 0; step < open.size(); ++step) {
-    const ::onnx::NodeProto &at = *index.flat.nodes[open[step]].node;
-    if (ends.contains(at.op_type())) continue;
-    bool isRead = false;
-    for (const std::string &output : at.output())
-      if (auto next = index.consumers.find(output); next != index.consumers.end())
-        for (size_t reader : next->second)
-          if (isRead = true; seen.insert(reader).second) open.push_back(reader);
-    if (!isRead) return true;
-  }
-  return false;
+  static const std::set<std::string> counts = {"ArgMax", "ArgMin", "Shape", "Size", "Sign",
+                                               "Round",  "Floor",  "Ceil",  "Not"};
+  auto passes = [&](const std::string &op) { return !isComparison(op) && !counts.contains(op); };
+  const std::vector<Use> reached = index.reached({{node, 0}}, passes);
+  return reached.size() >= GraphIndex::reachLimit || std::ranges::any_of(reached, [&](const Use &use) {
+           const auto &outputs = index.node(use).output();
+           return passes(index.op(use)) && std::ranges::none_of(outputs, [&](const std::string &output) {
+                    return index.consumers.contains(output);
+                  });
+         });
 }
 
 bool ExporterMetadata::isGone(const std::string &value) const {

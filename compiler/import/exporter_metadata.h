@@ -55,6 +55,7 @@ public:
   const StatedOperation &operation(size_t node) const { return operations[node]; }
   std::string keyOf(const Use &use) const;           // the state_dict's entry that is read; "": not told
   std::string keyAt(size_t node, Place place) const; // of the node's operation; "": it has none there
+  bool readsState(size_t node) const;                // an entry of the state_dict is among its arguments
   bool isLiteral(const Use &use) const;              // a number of the operation's own
   bool isKnown(size_t node) const;                   // where its operation has weights and biases
   bool hasOperations() const { return saysOperations; }

@@ -5,8 +5,6 @@
 namespace cleave::import_ {
 namespace {
 
-constexpr size_t searchLimit = 256; // nodes looked at for what finally reads a value
-
 bool keepsNumbers(const std::string &op) {
   static const std::set<std::string> names = {"Unsqueeze", "Squeeze", "Reshape", "Expand", "DequantizeLinear"};
   return isPassThrough(op) || names.contains(op);
@@ -29,6 +27,11 @@ bool isElementwise(const std::string &op) {
 }
 bool isPassThrough(const std::string &op) { return op == "Transpose" || op == "Cast" || op == "Identity"; }
 bool isRecurrent(const std::string &op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
+bool isComparison(const std::string &op) {
+  static const std::set<std::string> names = {"Equal",       "Greater", "GreaterOrEqual", "Less",
+                                              "LessOrEqual", "IsNaN",   "IsInf"};
+  return names.contains(op);
+}
 
 bool isGivenName(const std::string &name) {
   return !name.empty() && (std::isalpha(static_cast<unsigned char>(name.front())) || name.front() == '_') &&
@@ -43,18 +46,29 @@ GraphIndex::GraphIndex(const FlatGraph &flat) : flat(flat) {
   }
 }
 
+std::vector<Use> GraphIndex::reached(const std::vector<Use> &uses,
+                                     const std::function<bool(const std::string &op)> &passes) const {
+  std::vector<Use> all = uses;
+  std::set<Use> seen(uses.begin(), uses.end());
+  for (size_t step = 0; step < all.size() && all.size() < reachLimit; ++step) {
+    if (!passes(op(all[step]))) continue;
+    for (const std::string &value : node(all[step]).output()) {
+      auto next = consumers.find(value);
+      if (next == consumers.end()) continue;
+      for (size_t reader : next->second) {
+        const auto &inputs = flat.nodes[reader].node->input();
+        const Use use{reader, static_cast<int>(std::ranges::find(inputs, value) - inputs.begin())};
+        if (seen.insert(use).second) all.push_back(use);
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<std::string> GraphIndex::readers(const Use &use) const {
   std::vector<std::string> found;
-  std::vector<size_t> open = {use.node};
-  for (size_t step = 0; step < open.size() && step < searchLimit; ++step) {
-    const ::onnx::NodeProto &reader = *flat.nodes[open[step]].node;
-    if (!isPassThrough(reader.op_type()) || reader.output_size() == 0) {
-      found.push_back(reader.op_type());
-      continue;
-    }
-    auto next = consumers.find(reader.output(0));
-    if (next != consumers.end()) open.insert(open.end(), next->second.begin(), next->second.end());
-  }
+  for (const Use &at : reached({use}, isPassThrough))
+    if (!isPassThrough(op(at)) || node(at).output_size() == 0) found.push_back(op(at));
   return found;
 }
 

@@ -5,6 +5,7 @@
 //     index.applying(node, 1)     -> the Add that a bias meets after it was given another shape
 #pragma once
 #include "compiler/import/flatten.h"
+#include <functional>
 #include <optional>
 #include <set>
 
@@ -25,6 +26,7 @@ bool isFilter(const std::string &op); // Gemm, Conv, ConvTranspose: an exporter 
 bool isElementwise(const std::string &op); // Add, Sub, Mul, Div, Pow, Max, Min, Where
 bool isPassThrough(const std::string &op); // Transpose, Cast, Identity
 bool isRecurrent(const std::string &op);   // LSTM, GRU, RNN
+bool isComparison(const std::string &op);  // its result does not change with small changes of the operands
 
 // A name that PyTorch gave a parameter, not its TorchScript exporter: not "onnx::MatMul_131" nor "/Constant_output_0".
 bool isGivenName(const std::string &name);
@@ -36,6 +38,11 @@ struct GraphIndex {
   const std::string &op(const Use &use) const { return node(use).op_type(); }
   const std::string &value(const Use &use) const { return node(use).input(use.operand); }
 
+  // These uses, and those of what their nodes make, as far as `passes` lets through. With reachLimit or more of them
+  // the walk has ended early.
+  static constexpr size_t reachLimit = 256;
+  std::vector<Use> reached(const std::vector<Use> &uses,
+                           const std::function<bool(const std::string &op)> &passes) const;
   // Op types that finally read the operand: through Transpose, Cast, Identity.
   std::vector<std::string> readers(const Use &use) const;
   bool isReadBy(const std::vector<Use> &uses, const std::set<std::string> &ops) const;

@@ -17,4 +17,10 @@ inline std::string firstFew(std::vector<std::string> names, size_t limit, const 
   return fmt::format("{}", fmt::join(names, separator));
 }
 
+// quoted({"a"})    // {"'a'"}
+inline std::vector<std::string> quoted(std::vector<std::string> names) {
+  for (std::string &name : names) name = fmt::format("'{}'", name);
+  return names;
+}
+
 } // namespace cleave::names

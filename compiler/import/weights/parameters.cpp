@@ -10,20 +10,27 @@
 namespace cleave::import_ {
 namespace {
 
+// Uses of one initializer that are one tensor in PyTorch.
+struct UseGroup {
+  std::string key;       // its name there; "": not told, or the only one
+  bool isNumber = false; // of an operation's own, or computed: never one with a parameter
+  std::vector<Use> uses = {};
+};
+
 // The parameters of a model without a statement: by what its exporter says, and by rules.
 class Classifier {
 public:
   Classifier(const ModelFile &model, const Initializers &initializers, const GraphIndex &index,
              const ImportOptions &options)
       : model(model), initializers(initializers), index(index), options(options), roles(options),
-        metadata(model.proto.graph(), index), evidence{initializers, index, metadata} {
-    evidence.producer = producerOf(model, index, metadata);
-    evidence.weightsAreNodes = std::ranges::none_of(initializers.byName, [](const auto &one) {
+        metadata(model.proto.graph(), index), context{initializers, index, metadata} {
+    context.producer = producerOf(model, index, metadata);
+    context.weightsAreNodes = std::ranges::none_of(initializers.byName, [](const auto &one) {
       return !one.second.fromNode && one.second.tensor.isFloat() && one.second.tensor.elements() > 1;
     });
     for (const auto &[name, initializer] : initializers.byName)
       if (initializer.tensor.isFloat() && initializer.tensor.elements() > 1 && isReadAsWeight(index, initializer.uses))
-        evidence.modules.insert(name.substr(0, name.find('.')));
+        context.modules.insert(name.substr(0, name.find('.')));
   }
 
   Result<ParameterTable> run() {
@@ -36,21 +43,16 @@ public:
     }
     for (const std::string &name : initializers.order) CLEAVE_RETURN_IF_ERROR(classify(name));
     for (const std::string &name : initializers.order) classifyStatistics(name);
-    table.state = stateDictOf(model, evidence, table);
+    table.state = stateDictOf(context, table);
     renameCopies();
     readNodes();
-    if (!table.state.folded.empty())
-      table.notes.push_back(
-          fmt::format("the exporter folded a BatchNorm into {}: neither its scale nor its statistics are "
-                      "in the file",
-                      names::firstFew(table.state.folded, 4)));
     findAbsent();
     noteBiasesAlone();
     return std::move(table);
   }
 
 private:
-  bool isTorchScript() const { return evidence.producer == Producer::TorchScript; }
+  bool isTorchScript() const { return context.producer == Producer::TorchScript; }
 
   void collectMissing() {
     std::set<std::string> held;
@@ -59,11 +61,11 @@ private:
       held.insert(metadata.foldedFrom(name).begin(), metadata.foldedFrom(name).end());
     }
     for (const ListedTensor &tensor : metadata.state())
-      if (tensor.isParameter && !held.contains(tensor.key)) evidence.missing.insert(tensor.key);
+      if (tensor.isParameter && !held.contains(tensor.key)) context.missing.insert(tensor.key);
   }
 
-  void tie(const std::string &alias, const std::string &to, bool isTurned, const std::string &why) {
-    aliasOf[alias] = {to, isTurned};
+  void tie(const std::string &alias, const std::string &to, bool isTransposed, const std::string &why) {
+    aliasOf[alias] = {to, isTransposed};
     table.ties.push_back(why + "; `ties: as_exported` separates them");
     table.sharing.push_back(table.ties.back());
   }
@@ -94,7 +96,7 @@ private:
   void mergeFoldedCopies() {
     std::map<std::string, std::string> firstOf; // by origin
     for (const std::string &name : initializers.order) {
-      const std::string origin = evidence.madeFrom(name);
+      const std::string origin = context.madeFrom(name);
       if (origin.empty() || aliasOf.contains(name)) continue;
       auto [first, isFirst] = firstOf.try_emplace(origin, initializers.has(origin) ? origin : name);
       if (first->second == name) continue;
@@ -107,12 +109,12 @@ private:
       if (!copy.isFloat()) continue;
       const bool isKnown = kept.bytes && copy.bytes;
       const bool same = isKnown ? sameContent(kept, copy) : kept.dataType == copy.dataType && kept.shape == copy.shape;
-      const bool isTurned = !same && (isKnown ? transposedContent(kept, copy) : isTransposedShape(kept, copy));
+      const bool isTransposed = !same && (isKnown ? transposedContent(kept, copy) : isTransposedShape(kept, copy));
       // Without the weights' file nothing tells a computation from a copy but where it is read.
-      if (!same && !isTurned && isKnown) evidence.notCopies.insert({target, name});
-      if ((!same && !isTurned) || (!isKnown && !(evidence.isReadAsMatrix(target) && evidence.isReadAsMatrix(name))))
+      if (!same && !isTransposed && isKnown) context.notCopies.insert({target, name});
+      if ((!same && !isTransposed) || (!isKnown && !(context.isReadAsMatrix(target) && context.isReadAsMatrix(name))))
         continue;
-      tie(name, target, isTurned,
+      tie(name, target, isTransposed,
           fmt::format("'{}' was made from '{}'{}: one parameter with '{}'", name, origin,
                       same || target != origin ? "" : ", transposed", target));
     }
@@ -134,63 +136,71 @@ private:
         (op == "Shape" || op == "Size" ? shapes : others).push_back(use);
     }
     if (others.empty() && !initializers.direct.contains(name) && (hasStatistics || shapes.empty())) return Status::ok();
-    std::vector<std::pair<std::string, std::vector<Use>>> groups = groupsOf(name, others);
-    groups.front().second.insert(groups.front().second.end(), shapes.begin(), shapes.end());
+    std::vector<UseGroup> groups = groupsOf(name, others);
+    groups.front().uses.insert(groups.front().uses.end(), shapes.begin(), shapes.end());
     if (groups.size() > 1) {
-      table.ties.push_back(tellMerged(evidence, name, others, groups.size()));
+      table.ties.push_back(tellMerged(context, name, others, groups.size()));
       table.sharing.push_back(table.ties.back());
     }
-    bool keepsName = true;
-    for (const auto &[key, uses] : groups) {
-      CLEAVE_RETURN_IF_ERROR(classifyGroup(name, key, uses, keepsName));
-      keepsName = false;
+    const bool isOfSeveral = std::ranges::count(groups, false, &UseGroup::isNumber) > 1;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      CLEAVE_RETURN_IF_ERROR(classifyGroup(name, groups[i], i == 0));
+      if (isOfSeveral && groups[i].key.empty() && !groups[i].isNumber && table.parameters.back().trainable)
+        table.doubts.push_back({doubts::shared, name, "ties"});
     }
     return Status::ok();
   }
 
-  // Uses by the parameter that each of them reads, in the order of their first ones: "" where nothing tells, or the
-  // only one. Numbers of operations are never one with a parameter.
-  std::vector<std::pair<std::string, std::vector<Use>>> groupsOf(const std::string &name,
-                                                                 const std::vector<Use> &uses) {
-    static const std::string literal = " ";
-    std::vector<std::pair<std::string, std::vector<Use>>> groups;
-    bool isAllTold = true;
+  // In the order of their first uses, numbers last. An initializer of integers, or of numbers alone, is one group.
+  std::vector<UseGroup> groupsOf(const std::string &name, const std::vector<Use> &uses) {
+    std::vector<UseGroup> groups;
     for (const Use &use : uses) {
-      std::string key = metadata.isSigned() && metadata.isLiteral(use) ? literal : keyOf(name, use);
-      if (key.empty() && metadata.isParameter(name) && !metadata.isOfFoldedNorm(index.applying(use).node))
-        if (const std::string value = metadata.computedOperand(use); !value.empty()) {
-          table.doubts.push_back({doubts::computedOperand, value, ""});
-          key = literal;
-        }
-      if (options.ties != recipe::Ties::Auto && key != literal) key = "";
-      isAllTold &= !key.empty();
-      auto home = std::ranges::find(groups, key, &std::pair<std::string, std::vector<Use>>::first);
-      if (home == groups.end()) home = groups.insert(groups.end(), {key, {}});
-      home->second.push_back(use);
+      const bool isNumber = isNumberAt(name, use);
+      const std::string key = isNumber || options.ties != recipe::Ties::Auto ? "" : keyOf(name, use);
+      auto home = std::ranges::find_if(
+          groups, [&](const UseGroup &group) { return group.key == key && group.isNumber == isNumber; });
+      if (home == groups.end()) home = groups.insert(groups.end(), {key, isNumber});
+      home->uses.push_back(use);
     }
-    const bool isParameters = std::ranges::any_of(groups, [](const auto &one) { return one.first != literal; });
-    if (groups.size() <= 1 || !initializers.at(name).tensor.isFloat() || !isParameters ||
-        (!isAllTold && !metadata.isSigned()))
-      return {{groups.size() == 1 && groups[0].first != literal ? groups[0].first : "", uses}};
-    std::ranges::stable_partition(groups, [&](const auto &one) { return one.first != literal; });
+    const bool isNumbers = std::ranges::all_of(groups, &UseGroup::isNumber);
+    auto isUntold = [](const UseGroup &group) { return !group.isNumber && group.key.empty(); };
+    if (isNumbers || !initializers.at(name).tensor.isFloat() ||
+        (groups.size() > 1 && std::ranges::any_of(groups, isUntold) && !metadata.isSigned()))
+      return {{"", false, uses}};
+    std::ranges::stable_partition(groups, [](const UseGroup &group) { return !group.isNumber; });
     return groups;
+  }
+
+  // Whether a use reads a number of its operation, though the initializer is called after a parameter of that number.
+  bool isNumberAt(const std::string &name, const Use &use) {
+    if (!metadata.isSigned()) return false;
+    if (metadata.isLiteral(use)) return true;
+    if (!metadata.isParameter(name) || metadata.isOfFoldedNorm(index.applying(use).node) ||
+        !metadata.keyOf(use).empty())
+      return false;
+    const std::string value = metadata.computedOperand(use);
+    if (!value.empty()) table.doubts.push_back({doubts::computedOperand, value, ""});
+    return !value.empty();
   }
 
   // PyTorch's name of the parameter that a use reads: `dynamo` says it, TorchScript by an Identity's name.
   std::string keyOf(const std::string &name, const Use &use) const {
     if (isTorchScript()) return isGivenName(index.value(use)) ? index.value(use) : "";
     const std::string key = metadata.keyOf(use);
-    const bool isOfIt = key == name || evidence.missing.contains(key) ||
-                        std::ranges::count(metadata.parametersOf(name), key) > 0 || metadata.isParameter(name);
+    if (metadata.isParameter(name) && key.empty() && metadata.hasOperations() && !metadata.readsState(use.node) &&
+        !metadata.isOfFoldedNorm(index.applying(use).node))
+      return name; // by a view or copy of it that is gone
+    if (metadata.isParameter(name)) return key;
+    const bool isOfIt = context.missing.contains(key) || std::ranges::count(metadata.parametersOf(name), key) > 0;
     return isOfIt ? key : "";
   }
 
-  Status classifyGroup(const std::string &name, const std::string &key, const std::vector<Use> &uses, bool keepsName) {
+  Status classifyGroup(const std::string &name, const UseGroup &group, bool keepsName) {
     const Initializer &initializer = initializers.at(name);
-    const bool isLiteral = key == " ";
+    const auto &[key, isNumber, uses] = group;
     Parameter parameter;
     parameter.tensor = initializer.tensor;
-    if (isLiteral)
+    if (isNumber)
       setConstant(parameter, frozenConstantLimit, "a number of the operation's own, as the exporter says");
     else
       decide(name, isTorchScript() ? "" : key, uses, parameter);
@@ -201,7 +211,7 @@ private:
                       model.path, name));
     std::vector<std::vector<Use>> parts = {uses};
     if (parameter.trainable) {
-      const TieDecision decision = groupUses(evidence, name, uses, options.ties, key);
+      const TieDecision decision = groupUses(context, name, uses, options.ties, key);
       parts = decision.groups;
       if (!decision.text.empty()) table.ties.push_back(decision.text);
       if (decision.isTold) table.sharing.push_back(decision.text);
@@ -215,6 +225,8 @@ private:
     return Status::ok();
   }
 
+  int64_t frozenLimit() const { return options.keepsFrozen ? -1 : frozenConstantLimit; }
+
   static void setConstant(Parameter &parameter, int64_t limit, std::string why) {
     const StoredTensor &tensor = parameter.tensor;
     parameter.role = tensor.bytes && tensor.length <= limit ? Role::Constant : Role::Parameter;
@@ -226,32 +238,38 @@ private:
     const StoredTensor &tensor = parameter.tensor;
     recipe::ParameterNames names{key.empty() ? name : key, {}, {}};
     if (uses.size() == initializers.at(name).uses.size()) names.aliases.push_back(name); // it is that as a whole
-    if (const std::string origin = evidence.madeFrom(name); !origin.empty()) names.aliases.push_back(origin);
+    if (const std::string origin = context.madeFrom(name); !origin.empty()) names.aliases.push_back(origin);
     if (metadata.parametersOf(name).size() == 1) names.aliases.push_back(metadata.parametersOf(name).front());
     for (const Use &use : uses) names.nodes.push_back(index.flat.nodes[use.node].name);
-    Decision decision = decideRole(evidence, name, key, uses);
+    Decision decision = decideRole(context, name, key, uses);
+    if (decision.conclusion == Conclusion::Frozen) return setConstant(parameter, frozenLimit(), decision.why);
     const bool isNumber = initializers.at(name).fromNode && tensor.elements() <= 1;
-    const std::optional<bool> wanted = decision.isFree ? roles.trains(names, isNumber) : std::nullopt;
-    if (!wanted && decision.conclusion == Conclusion::Constant) setConstant(parameter, decision.limit, decision.why);
-    if (!wanted && decision.doubt && (roles.trainsAll || decision.conclusion == Conclusion::Constant))
+    std::optional<bool> wanted = decision.isFree ? roles.trains(names, isNumber) : std::nullopt;
+    // A glob that names a parameter does not mean what the exporter computed from it.
+    const bool isComputed = decision.doubt == doubts::lost || decision.doubt == doubts::computed;
+    const bool isNamed = roles.says(names) || roles.trains({name, {}, {}}, /*isNumber=*/true);
+    if (isComputed && wanted == std::optional(true) && !isNamed) {
       doubt(name, decision);
-    if (!wanted && decision.conclusion == Conclusion::Constant) return;
+      if (decision.conclusion == Conclusion::Constant) wanted = std::nullopt, decision.doubt = nullptr;
+    }
+    if (!wanted && decision.doubt && roles.trainsAll) doubt(name, decision);
+    if (!wanted && decision.conclusion == Conclusion::Constant)
+      return setConstant(parameter, decision.limit, decision.why);
     parameter.isWeight = true;
     if (!wanted.value_or(roles.trainsAll))
-      return setConstant(parameter, options.keepsFrozen ? -1 : frozenConstantLimit,
-                         wanted ? "frozen by the recipe" : "not named by `trainable`");
+      return setConstant(parameter, frozenLimit(), wanted ? "frozen by the recipe" : "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = wanted ? "named by the recipe" : decision.why;
   }
 
   void doubt(const std::string &name, const Decision &decision) {
-    if (decision.doubt == doubts::lost || decision.doubt == doubts::computed) {
-      const bool isLost = decision.doubt == doubts::lost;
+    const bool isLost = decision.doubt == doubts::lost;
+    if (isLost || decision.doubt == doubts::computed) {
       for (const std::string &origin : metadata.parametersOf(name))
         if (isLost && initializers.has(origin))
           table.doubts.push_back({doubts::partial, origin, ""});
         else
-          table.doubts.push_back({decision.doubt, origin, isLost ? "frozen" : "trainable"});
+          table.doubts.push_back({decision.doubt, origin, isLost ? "frozen" : "computed"});
       return;
     }
     table.doubts.push_back(
@@ -340,6 +358,7 @@ private:
 
   // What the exporter says of single nodes.
   void readNodes() {
+    std::vector<std::string> folded = table.state.folded; // by TorchScript, which tells no more
     for (size_t i = 0; i < index.flat.nodes.size(); ++i) {
       const std::string &op = index.flat.nodes[i].node->op_type();
       if (std::optional<int64_t> row = metadata.paddingRow(i); row && op == "Gather") table.paddingRows[i] = *row;
@@ -349,11 +368,12 @@ private:
       if (metadata.trainsNorm(i))
         table.doubts.push_back({doubts::foldedNorm, module, ""});
       else
-        table.notes.push_back(
-            fmt::format("the exporter folded the BatchNorm '{}' into the layer before it: neither its "
-                        "scale nor its statistics are in the file",
-                        module));
+        folded.push_back("'" + module + "'");
     }
+    if (!folded.empty())
+      table.notes.push_back(fmt::format("the exporter folded BatchNorms into the layers before them, so that neither "
+                                        "their scales nor their statistics train: {}",
+                                        names::firstFew(folded, 4)));
   }
 
   // What the exporter lists or names, and nothing of the file stands for.
@@ -375,7 +395,8 @@ private:
       const bool isFolded = std::ranges::any_of(
           table.state.norms, [&](const std::string &module) { return moduleOfKey(tensor.key) == module; });
       if (isFolded) continue; // told as a norm
-      if (!roles.trainsAll && !isMerged) continue;
+      const bool isWanted = roles.trainsAll || roles.trains({tensor.key, {}, {}}) == std::optional(true);
+      if (!isWanted && !isMerged) continue;
       if (metadata.isRead(tensor.key) || !metadata.hasOperations() || !lost.empty())
         table.doubts.push_back({doubts::leftOut, tensor.key, "frozen"});
       else if (isMerged)
@@ -409,7 +430,7 @@ private:
   const ImportOptions &options;
   const RecipeRoles roles;
   const ExporterMetadata metadata;
-  Evidence evidence;
+  RuleContext context;
   ParameterTable table;
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
   std::set<std::string> taken;
@@ -438,12 +459,16 @@ RecipeRoles::RecipeRoles(const ImportOptions &options)
     : trainsAll(std::ranges::count(options.trainable, "*") > 0), options(options),
       named(without(options.trainable, "*")), frozen(options.frozen) {}
 
-std::optional<bool> RecipeRoles::trains(const recipe::ParameterNames &names, bool isNumber) const {
+std::optional<recipe::TensorRole> RecipeRoles::says(const recipe::ParameterNames &names) const {
   std::vector<std::string> all = names.aliases;
   all.push_back(names.name);
   for (const std::string &name : all)
-    if (auto role = options.roles.find(name); role != options.roles.end())
-      return role->second == recipe::TensorRole::Parameter;
+    if (auto role = options.roles.find(name); role != options.roles.end()) return role->second;
+  return std::nullopt;
+}
+
+std::optional<bool> RecipeRoles::trains(const recipe::ParameterNames &names, bool isNumber) const {
+  if (std::optional<recipe::TensorRole> role = says(names)) return *role == recipe::TensorRole::Parameter;
   if (isNumber) {
     auto isNamed = [&](const std::string &pattern) {
       return pattern == names.name || pattern == recipe::exactly(names.name);

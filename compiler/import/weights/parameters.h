@@ -82,6 +82,7 @@ public:
   bool trainsAll = false; // "*": all that is a parameter
   // Whether a tensor trains; none: the recipe says nothing of it but "*". `isNumber`: only its exact name counts, for
   // numbers of Constant nodes, which are called after modules.
+  std::optional<recipe::TensorRole> says(const recipe::ParameterNames &names) const; // `roles` alone
   std::optional<bool> trains(const recipe::ParameterNames &names, bool isNumber = false) const;
   bool freezes(const std::string &name) const;
 

@@ -47,28 +47,22 @@ bool has(const Operands &table, const std::string &op, int operand) {
   return found != table.end() && found->second.contains(operand);
 }
 
-bool isComparison(const std::string &op) {
-  static const std::set<std::string> names = {"Equal",       "Greater", "GreaterOrEqual", "Less",
-                                              "LessOrEqual", "IsNaN",   "IsInf"};
-  return names.contains(op);
-}
-
 // An initializer, or those of its uses that are one parameter in PyTorch.
 struct Subject {
-  const Evidence &all;
+  const RuleContext &context;
   const std::string &name, &key;
   const std::vector<Use> &uses;
-  const Initializer &initializer = all.initializers.at(name);
+  const Initializer &initializer = context.initializers.at(name);
   const StoredTensor &tensor = initializer.tensor;
 
-  bool isSigned() const { return all.metadata.isSigned(); }
+  bool isSigned() const { return context.metadata.isSigned(); }
   bool isNumber() const { return tensor.elements() <= 1; }
   bool isLarge() const {
-    return tensor.elements() > scanLimit && (all.index.isGathered(uses) || all.index.isMultiplied(uses));
+    return tensor.elements() > scanLimit && (context.index.isGathered(uses) || context.index.isMultiplied(uses));
   }
   bool allRead(auto &&holds) const { return !uses.empty() && std::ranges::all_of(uses, holds); }
   bool anyRead(auto &&holds) const { return std::ranges::any_of(uses, holds); }
-  bool isIn(const Operands &table, const Use &use) const { return has(table, all.index.op(use), use.operand); }
+  bool isIn(const Operands &table, const Use &use) const { return has(table, context.index.op(use), use.operand); }
 };
 
 // --- what rows look at ---------------------------------------------------------------------------------------------
@@ -77,34 +71,35 @@ bool isQuantized(const Subject &s) {
   return !s.tensor.isFloat() && s.anyRead([&](const Use &use) { return s.isIn(quantizedOperands, use); });
 }
 bool isInteger(const Subject &s) { return !s.tensor.isFloat(); }
-bool isUnread(const Subject &s) { return s.uses.empty() && !s.all.initializers.direct.contains(s.name); }
+bool isUnread(const Subject &s) { return s.uses.empty() && !s.context.initializers.direct.contains(s.name); }
 bool configures(const Subject &s) {
   return s.allRead([&](const Use &use) { return s.isIn(configurations, use); });
 }
 bool isOnlyCompared(const Subject &s) {
-  return s.allRead([&](const Use &use) { return isComparison(s.all.index.op(use)); });
+  return s.allRead([&](const Use &use) { return isComparison(s.context.index.op(use)); });
 }
 
 bool isWeightOperand(const Subject &s);
 
-bool isListedBuffer(const Subject &s) { return s.all.metadata.isBuffer(s.key.empty() ? s.name : s.key); }
-bool isListed(const Subject &s) { return s.all.metadata.isParameter(s.key.empty() ? s.name : s.key); }
+bool isListedBuffer(const Subject &s) { return s.context.metadata.isBuffer(s.key.empty() ? s.name : s.key); }
+bool isListed(const Subject &s) { return s.context.metadata.isParameter(s.key.empty() ? s.name : s.key); }
 bool isMadeOfNoParameter(const Subject &s) {
-  return s.isSigned() && !s.all.metadata.foldedFrom(s.name).empty() && s.all.metadata.parametersOf(s.name).empty();
+  return s.isSigned() && !s.context.metadata.foldedFrom(s.name).empty() &&
+         s.context.metadata.parametersOf(s.name).empty();
 }
-bool isMadeOfParameters(const Subject &s) { return !s.all.metadata.parametersOf(s.name).empty(); }
-bool isCopy(const Subject &s) { return isMadeOfParameters(s) && s.all.isCopyOfOne(s.name); }
+bool isMadeOfParameters(const Subject &s) { return !s.context.metadata.parametersOf(s.name).empty(); }
+bool isCopy(const Subject &s) { return isMadeOfParameters(s) && s.context.isCopyOfOne(s.name); }
 // The exporter joins the weights of a whole layer, gates in another order.
 bool isOfRecurrence(const Subject &s) {
   return isMadeOfParameters(s) && s.allRead([&](const Use &use) {
-    return isRecurrent(s.all.index.op(use)) && use.operand >= 1 && use.operand <= 3;
+    return isRecurrent(s.context.index.op(use)) && use.operand >= 1 && use.operand <= 3;
   });
 }
-bool isMergedParameter(const Subject &s) { return s.all.missing.contains(s.key); }
+bool isMergedParameter(const Subject &s) { return s.context.missing.contains(s.key); }
 bool isLiteral(const Subject &s) {
-  return s.isSigned() && s.allRead([&](const Use &use) { return s.all.metadata.isLiteral(use); });
+  return s.isSigned() && s.allRead([&](const Use &use) { return s.context.metadata.isLiteral(use); });
 }
-bool isUnlisted(const Subject &s) { return s.isSigned() && s.all.missing.empty(); }
+bool isUnlisted(const Subject &s) { return s.isSigned() && s.context.missing.empty(); }
 
 bool isTableOfPositions(const Subject &s) { return !s.isLarge() && isSinusoidal(s.tensor); }
 bool isTableOfRotations(const Subject &s) {
@@ -114,33 +109,26 @@ bool isMask(const Subject &s) { return !s.isLarge() && looksLikeMask(s.tensor); 
 bool isMaskNumber(const Subject &s) {
   return s.isNumber() && !isWeightOperand(s) &&
          (firstNumber(s.tensor).value_or(0) <= -100 ||
-          s.allRead([&](const Use &use) { return s.all.index.op(use) == "Where"; }));
+          s.allRead([&](const Use &use) { return s.context.index.op(use) == "Where"; }));
+}
+
+bool isMovement(const std::string &op) {
+  static const std::set<std::string> names = {"Slice", "Concat", "Split", "Unsqueeze", "Squeeze", "Reshape", "Expand"};
+  return isPassThrough(op) || names.contains(op);
 }
 
 // Compared with something past nodes that only move or cast it.
 bool isCompared(const Subject &s) {
-  static const std::set<std::string> movements = {"Transpose", "Cast",    "Identity", "Slice",
-                                                  "Unsqueeze", "Squeeze", "Reshape",  "Expand"};
-  std::vector<size_t> open;
-  for (const Use &use : s.uses) open.push_back(use.node);
-  std::set<size_t> seen(open.begin(), open.end());
-  while (!open.empty() && seen.size() < 64) {
-    const ::onnx::NodeProto &at = *s.all.index.flat.nodes[open.back()].node;
-    open.pop_back();
-    if (isComparison(at.op_type())) return true;
-    if (!movements.contains(at.op_type()) || at.output_size() == 0) continue;
-    if (auto next = s.all.index.consumers.find(at.output(0)); next != s.all.index.consumers.end())
-      for (size_t reader : next->second)
-        if (seen.insert(reader).second) open.push_back(reader);
-  }
-  return false;
+  auto keepsEntries = [](const std::string &op) { return isMovement(op) && op != "Concat" && op != "Split"; };
+  return std::ranges::any_of(s.context.index.reached(s.uses, keepsEntries),
+                             [&](const Use &use) { return isComparison(s.context.index.op(use)); });
 }
 
 // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements
 // equal, no module's dotted name, and a product with the layer's own scale after the Reshape back; or of a Constant
 // node.
 bool isNeutral(const Subject &s) {
-  const GraphIndex &index = s.all.index;
+  const GraphIndex &index = s.context.index;
   auto next = [&](size_t node, const char *op) -> std::optional<size_t> {
     std::optional<size_t> reader = index.onlyReader(index.flat.nodes[node].node->output(0));
     return reader && index.flat.nodes[*reader].node->op_type() == op ? reader : std::nullopt;
@@ -151,40 +139,30 @@ bool isNeutral(const Subject &s) {
     if (s.initializer.fromNode) return true;
     const std::optional<size_t> back = next(use.node, "Reshape"), scaled = back ? next(*back, "Mul") : std::nullopt;
     return scaled && std::ranges::any_of(index.flat.nodes[*scaled].node->input(), [&](const std::string &value) {
-             return s.all.initializers.resolved.contains(value);
+             return s.context.initializers.resolved.contains(value);
            });
   });
 }
 
-// A matrix that is multiplied by or looked up in, a bias that is added to a product, the scale of a norm, ...; also
+// A matrix that is multiplied by or looked up in, a vector that is added to a product, the scale of a norm, ...; also
 // past nodes that cut, join and turn it, but there not as the left side of a product, which may be anything.
 bool isWeightOperand(const Subject &s) {
-  static const std::set<std::string> movements = {"Slice",   "Concat",  "Split", "Unsqueeze",
-                                                  "Squeeze", "Reshape", "Expand"};
-  if (!s.isNumber() && s.tensor.shape.size() == 2 && s.all.index.isGathered(s.uses)) return true;
+  if (!s.isNumber() && s.tensor.shape.size() == 2 && s.context.index.isGathered(s.uses)) return true;
+  const bool isVector =
+      !s.tensor.shape.empty() && std::ranges::count_if(s.tensor.shape, [](int64_t size) { return size > 1; }) <= 1;
   auto isAdded = [&](const Use &use) {
-    const ::onnx::NodeProto &node = s.all.index.node(use);
-    if (node.op_type() != "Add" || node.input_size() != 2 || s.tensor.shape.empty()) return false;
-    auto other = s.all.index.producer.find(node.input(1 - use.operand));
-    if (other == s.all.index.producer.end()) return false;
-    const std::string &op = s.all.index.flat.nodes[other->second].node->op_type();
+    const ::onnx::NodeProto &node = s.context.index.node(use);
+    if (node.op_type() != "Add" || node.input_size() != 2 || !isVector) return false;
+    auto other = s.context.index.producer.find(node.input(1 - use.operand));
+    if (other == s.context.index.producer.end()) return false;
+    const std::string &op = s.context.index.flat.nodes[other->second].node->op_type();
     return op == "MatMul" || op == "Einsum" || op == "Conv";
   };
-  if (s.anyRead([&](const Use &use) { return s.isIn(weightOperands, use) || isAdded(use); })) return true;
-  std::vector<Use> open = s.uses;
-  for (size_t step = 0; step < open.size() && step < ancestorLimit; ++step) {
-    const Use use = open[step];
-    const std::string &op = s.all.index.op(use);
-    if (s.isIn(weightOperands, use) && !(op == "MatMul" && use.operand == 0)) return true;
-    if (!isPassThrough(op) && !movements.contains(op)) continue;
-    for (const std::string &value : s.all.index.node(use).output())
-      if (auto next = s.all.index.consumers.find(value); next != s.all.index.consumers.end())
-        for (size_t reader : next->second) {
-          const auto &inputs = s.all.index.flat.nodes[reader].node->input();
-          open.push_back({reader, static_cast<int>(std::ranges::find(inputs, value) - inputs.begin())});
-        }
-  }
-  return false;
+  if (s.anyRead([&](const Use &use) { return s.isIn(weightOperands, use); })) return true;
+  return std::ranges::any_of(s.context.index.reached(s.uses, isMovement), [&](const Use &use) {
+    const bool isLeft = s.context.index.op(use) == "MatMul" && use.operand == 0;
+    return isAdded(use) || (s.isIn(weightOperands, use) && !isLeft);
+  });
 }
 
 // No weight comes before it: it meets the model's input as it is.
@@ -194,39 +172,39 @@ bool meetsDataAlone(const Subject &s) {
   std::set<size_t> seen(open.begin(), open.end());
   for (size_t step = 0; step < open.size(); ++step) {
     if (step == ancestorLimit) return false;
-    const ::onnx::NodeProto &node = *s.all.index.flat.nodes[open[step]].node;
+    const ::onnx::NodeProto &node = *s.context.index.flat.nodes[open[step]].node;
     for (int operand = 0; operand < node.input_size(); ++operand) {
       const std::string &value = node.input(operand);
-      const bool isStored = s.all.initializers.resolved.contains(value);
+      const bool isStored = s.context.initializers.resolved.contains(value);
       if (isStored && (has(weightOperands, node.op_type(), operand) || node.op_type() == "Gather") &&
-          s.all.initializers.at(s.all.initializers.resolve(value)).tensor.isFloat())
+          s.context.initializers.at(s.context.initializers.resolve(value)).tensor.isFloat())
         return false;
-      if (auto from = s.all.index.producer.find(value); from != s.all.index.producer.end())
+      if (auto from = s.context.index.producer.find(value); from != s.context.index.producer.end())
         if (seen.insert(from->second).second) open.push_back(from->second);
     }
   }
   return true;
 }
 
-bool isTorchScript(const Subject &s) { return s.all.producer == Producer::TorchScript; }
-bool isWritten(const Subject &s) { return s.all.producer == Producer::Other && !s.isNumber(); }
+bool isTorchScript(const Subject &s) { return s.context.producer == Producer::TorchScript; }
+bool isWritten(const Subject &s) { return s.context.producer == Producer::Other && !s.isNumber(); }
 // "layers.0.norm.weight"; but nn.BCEWithLogitsLoss calls a buffer pos_weight.
 bool isCalledAsWeight(const Subject &s) {
   static const std::set<std::string> leaves = {"weight", "bias", "gamma", "beta"};
   return isTorchScript(s) && !s.isNumber() && isGivenName(s.name) && leaves.contains(leafOfKey(s.name));
 }
 bool isVariable(const Subject &s) {
-  return s.all.producer == Producer::TensorFlow && s.name.find("ReadVariableOp") != std::string::npos;
+  return s.context.producer == Producer::TensorFlow && s.name.find("ReadVariableOp") != std::string::npos;
 }
-bool isOfNode(const Subject &s) { return s.initializer.fromNode && !s.all.weightsAreNodes; }
+bool isOfNode(const Subject &s) { return s.initializer.fromNode && !s.context.weightsAreNodes; }
 bool isWeightOfNode(const Subject &s) {
-  return isOfNode(s) && !s.isNumber() && s.all.producer != Producer::Dynamo && isWeightOperand(s);
+  return isOfNode(s) && !s.isNumber() && s.context.producer != Producer::Dynamo && isWeightOperand(s);
 }
 // "blocks.0.alpha" beside weights of "blocks".
 bool isNumberOfModule(const Subject &s) {
   const size_t dot = s.name.find('.');
-  return s.all.producer == Producer::Other && s.isNumber() && !s.initializer.fromNode && dot != std::string::npos &&
-         s.all.modules.contains(s.name.substr(0, dot));
+  return s.context.producer == Producer::Other && s.isNumber() && !s.initializer.fromNode && dot != std::string::npos &&
+         s.context.modules.contains(s.name.substr(0, dot));
 }
 bool isPlainNumber(const Subject &s) { return s.isNumber() && !(isTorchScript(s) && !s.initializer.fromNode); }
 bool holdsAlways(const Subject &) { return true; }
@@ -240,12 +218,12 @@ struct Rule {
   const char *why;   // as `cleave inspect` says it
   const char *doubt; // null: sure
 };
-constexpr Conclusion constant = Conclusion::Constant, trained = Conclusion::Trained;
+constexpr Conclusion constant = Conclusion::Constant, trained = Conclusion::Trained, frozen = Conclusion::Frozen;
 constexpr int64_t integers = integerConstantLimit, masks = maskConstantLimit, small = frozenConstantLimit;
 
 // What no recipe changes.
 constexpr Rule facts[] = {
-    {isQuantized, constant, small, "quantized: its integers do not train", nullptr},
+    {isQuantized, frozen, 0, "quantized: its integers do not train", nullptr},
     {isInteger, constant, integers, "integers do not train", nullptr},
     {isUnread, constant, small, "only its shape is used", nullptr},
     {configures, constant, masks, "configures its node", nullptr},
@@ -314,18 +292,18 @@ Producer producerOf(const ModelFile &model, const GraphIndex &index, const Expor
   return isTraced ? Producer::TorchScript : Producer::Other; // of the other exporter, without its metadata
 }
 
-bool Evidence::isReadAsMatrix(const std::string &initializer) const {
+bool RuleContext::isReadAsMatrix(const std::string &initializer) const {
   const std::vector<Use> &uses = initializers.at(initializer).uses;
   return initializers.isMatrix(initializer) &&
          (index.isMultiplied(uses) || index.isReadBy(uses, {"Gather", "GatherND"}));
 }
 
-std::string Evidence::madeFrom(const std::string &initializer) const {
+std::string RuleContext::madeFrom(const std::string &initializer) const {
   const std::vector<std::string> &origins = metadata.foldedFrom(initializer);
   return origins.size() == 1 && initializers.at(initializer).tensor.elements() > 1 ? origins.front() : "";
 }
 
-bool Evidence::isCopyOfOne(const std::string &initializer) const {
+bool RuleContext::isCopyOfOne(const std::string &initializer) const {
   if (metadata.parametersOf(initializer).size() != 1 || notCopies.contains(initializer)) return false;
   const std::string &parameter = metadata.parametersOf(initializer).front();
   auto isOfLayer = [&](const Use &use) { return metadata.isKnown(use.node) && metadata.keyOf(use) == parameter; };
@@ -336,14 +314,13 @@ bool Evidence::isCopyOfOne(const std::string &initializer) const {
   const std::string origin = madeFrom(initializer);
   if (origin.empty()) return false;
   // Beside matrices, what a dimension was put into: [32, 1, 1].
-  const std::vector<int64_t> &shape = initializers.at(initializer).tensor.shape;
-  const bool isUnsqueezed = shape.size() > 1 && std::ranges::count(shape, 1) > 0;
+  const bool isUnsqueezed = tensor.shape.size() > 1 && std::ranges::count(tensor.shape, 1) > 0;
   return initializers.has(origin) || isReadAsMatrix(initializer) || isUnsqueezed;
 }
 
-Decision decideRole(const Evidence &evidence, const std::string &name, const std::string &key,
+Decision decideRole(const RuleContext &context, const std::string &name, const std::string &key,
                     const std::vector<Use> &uses) {
-  const Subject subject{evidence, name, key, uses};
+  const Subject subject{context, name, key, uses};
   for (const Rule &rule : facts)
     if (rule.holds(subject)) return {rule.conclusion, rule.limit, rule.why, rule.doubt, false};
   for (const Rule &rule : rules)

@@ -19,7 +19,7 @@ Producer producerOf(const ModelFile &model, const GraphIndex &index, const Expor
 inline constexpr int64_t integerConstantLimit = 16 << 20, maskConstantLimit = 64 << 10, frozenConstantLimit = 4 << 10;
 
 // The model, as rules look at it.
-struct Evidence {
+struct RuleContext {
   const Initializers &initializers;
   const GraphIndex &index;
   const ExporterMetadata &metadata;
@@ -36,7 +36,7 @@ struct Evidence {
   std::string madeFrom(const std::string &initializer) const;
 };
 
-enum class Conclusion { Constant, Trained };
+enum class Conclusion { Constant, Trained, Frozen }; // Frozen: a weight that cannot train
 
 struct Decision {
   Conclusion conclusion = Conclusion::Constant;
@@ -47,7 +47,7 @@ struct Decision {
 };
 
 // `name`: of the initializer; `key`: PyTorch's name of what these uses read, else ""; what the recipe says came before.
-Decision decideRole(const Evidence &evidence, const std::string &name, const std::string &key,
+Decision decideRole(const RuleContext &context, const std::string &name, const std::string &key,
                     const std::vector<Use> &uses);
 
 bool isReadAsWeight(const GraphIndex &index, const std::vector<Use> &uses); // by an operator that has weights

@@ -104,15 +104,11 @@ std::string moduleOfKey(const std::string &key) {
 
 std::string leafOfKey(const std::string &key) { return key.substr(key.rfind('.') + 1); }
 
-StateDict stateDictOf(const ModelFile &model, const Evidence &evidence, const ParameterTable &table) {
-  const FlatGraph &flat = evidence.index.flat;
-  const bool isTraced =
-      model.proto.producer_name() == "pytorch" &&
-      std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
-  const bool isListed = !evidence.metadata.state().empty();
-  if (!isListed && !isTraced) return fileNames(table);
-  StateDict dict = isListed ? listedStateDict(evidence, table) : tracedStateDict(evidence, table);
-  addUnnamed(flat, table, dict);
+StateDict stateDictOf(const RuleContext &context, const ParameterTable &table) {
+  const bool isListed = !context.metadata.state().empty();
+  if (!isListed && context.producer != Producer::TorchScript) return fileNames(table);
+  StateDict dict = isListed ? listedStateDict(context, table) : tracedStateDict(context, table);
+  addUnnamed(context.index.flat, table, dict);
   return dict;
 }
 

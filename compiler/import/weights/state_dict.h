@@ -19,7 +19,7 @@
 
 namespace cleave::import_ {
 
-struct Evidence;
+struct RuleContext;
 struct ParameterTable;
 
 struct ElementRange {
@@ -54,15 +54,15 @@ struct StateDict {
   bool isOfFile = false;           // nothing tells PyTorch's names and shapes: these are the file's
 };
 
-StateDict stateDictOf(const ModelFile &model, const Evidence &evidence, const ParameterTable &table);
+StateDict stateDictOf(const RuleContext &context, const ParameterTable &table);
 void finishState(StateDict &state); // tied entries, notes of absent ones
 // Parameters and running statistics under their names in the file, each once, as they lie there.
 StateDict fileNames(const ParameterTable &table);
 
 // --- for the two ways of naming -------------------------------------------------------------------------------------
 
-StateDict listedStateDict(const Evidence &evidence, const ParameterTable &table);
-StateDict tracedStateDict(const Evidence &evidence, const ParameterTable &table);
+StateDict listedStateDict(const RuleContext &context, const ParameterTable &table);
+StateDict tracedStateDict(const RuleContext &context, const ParameterTable &table);
 
 // A parameter as it lies, or, a matrix, transposed.
 StateEntry entryOf(const ParameterTable &table, size_t parameter, bool isTransposed);

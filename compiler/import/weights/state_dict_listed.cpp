@@ -15,8 +15,8 @@ namespace {
 
 class ListedStateDict {
 public:
-  ListedStateDict(const Evidence &evidence, const ParameterTable &table)
-      : flat(evidence.index.flat), reads(evidence.metadata), listed(reads.state()), table(table) {
+  ListedStateDict(const RuleContext &context, const ParameterTable &table)
+      : flat(context.index.flat), metadata(context.metadata), listed(metadata.state()), table(table) {
     for (const ListedTensor &tensor : listed) isKey.insert(tensor.key);
     for (const Parameter &parameter : table.parameters) ++tensorsOf[parameter.tensor.name];
   }
@@ -58,7 +58,7 @@ public:
     if (!folded.empty())
       dict.notes.push_back(fmt::format("`cleave export` writes what the exporter folded into other layers as layers "
                                        "that change nothing: {}",
-                                       names::firstFew(folded, 6)));
+                                       names::firstFew(names::quoted(folded), 6)));
     return dict;
   }
 
@@ -83,7 +83,7 @@ private:
   bool isSplit(const Parameter &parameter) const { return tensorsOf.at(parameter.tensor.name) > 1; }
 
   std::string originOf(const std::string &initializer) const {
-    const std::vector<std::string> &origins = reads.foldedFrom(initializer);
+    const std::vector<std::string> &origins = metadata.foldedFrom(initializer);
     return isKey.contains(initializer) || origins.size() != 1 ? "" : origins.front();
   }
 
@@ -94,7 +94,7 @@ private:
     return std::ranges::none_of(parameter.uses, [&](const Use &use) {
       const ::onnx::NodeProto &node = nodeOf(use);
       if (node.input(use.operand) != initializer) return false;
-      const StatedOperation &operation = reads.operation(use.node);
+      const StatedOperation &operation = metadata.operation(use.node);
       if (operation.target.starts_with("aten.index.") && operation.arguments.size() > 1)
         return !operation.arguments[1].starts_with("[None");
       return node.op_type() == "Gather" ||
@@ -144,7 +144,7 @@ private:
       const Use &use = parameter.uses.front();
       const std::string &op = nodeOf(use).op_type();
       if (!isRecurrent(op) || use.operand < 1 || use.operand > 3) continue;
-      for (const std::string &key : reads.parametersOf(parameter.tensor.name)) {
+      for (const std::string &key : metadata.parametersOf(parameter.tensor.name)) {
         const std::string leaf = leafOfKey(key); // weight_ih_l0
         const size_t layer = leaf.rfind("_l");
         if (layer == std::string::npos) continue;
@@ -167,10 +167,10 @@ private:
         const std::string &value = nodeOf(use).input(use.operand);
         if (std::ranges::count(parameter.aliases, value) + std::ranges::count(parameter.transposedAliases, value) > 0)
           continue;
-        const std::string key = reads.keyOf(use);
+        const std::string key = metadata.keyOf(use);
         if (!isComputed)
           claim(key, i, isCopy);
-        else if (reads.isKnown(use.node) && std::ranges::count(parameter.foldedFrom, key) > 0)
+        else if (metadata.isKnown(use.node) && std::ranges::count(parameter.foldedFrom, key) > 0)
           claimReshaped(key, i);
       }
     }
@@ -194,8 +194,8 @@ private:
   void claimViews() {
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      if (!reads.isView(parameter.tensor.name) || parameter.uses.empty()) continue;
-      std::string key = reads.parametersOf(parameter.tensor.name).front();
+      if (!metadata.isView(parameter.tensor.name) || parameter.uses.empty()) continue;
+      std::string key = metadata.parametersOf(parameter.tensor.name).front();
       // One of several equal parameters is told; the others are called alike in their modules.
       if (isSplit(parameter)) key = statedModule(nodeOf(parameter.uses.front())) + "." + leafOfKey(key);
       claimReshaped(key, i);
@@ -206,9 +206,9 @@ private:
   void claimRowsOfTables() {
     for (size_t i = 0; i < table.parameters.size(); ++i) {
       const Parameter &parameter = table.parameters[i];
-      const std::vector<std::string> &origins = reads.parametersOf(parameter.tensor.name);
+      const std::vector<std::string> &origins = metadata.parametersOf(parameter.tensor.name);
       const std::vector<int64_t> &shape = parameter.tensor.shape;
-      if (!reads.isLookup(parameter.tensor.name) || shape.size() < 2) continue;
+      if (!metadata.isLookup(parameter.tensor.name) || shape.size() < 2) continue;
       const std::string &key = origins.front();
       if (entries.contains(key) || !isKey.contains(key)) continue;
       StateEntry entry;
@@ -223,12 +223,12 @@ private:
   // Operations name one of several tied parameters. The others are known by their modules, whose operations read it.
   void claimTied() {
     for (const ListedTensor &tensor : listed) {
-      if (entries.contains(tensor.key) || reads.isRead(tensor.key)) continue;
+      if (entries.contains(tensor.key) || metadata.isRead(tensor.key)) continue;
       const std::string module = moduleOfKey(tensor.key), leaf = leafOfKey(tensor.key);
       if (leaf != "weight" && leaf != "bias") continue;
       for (size_t i = 0; i < flat.nodes.size(); ++i) {
-        if (!reads.isKnown(i) || statedModule(*flat.nodes[i].node) != module) continue;
-        const std::string other = reads.keyAt(i, leaf == "weight" ? Place::Weight : Place::Bias);
+        if (!metadata.isKnown(i) || statedModule(*flat.nodes[i].node) != module) continue;
+        const std::string other = metadata.keyAt(i, leaf == "weight" ? Place::Weight : Place::Bias);
         auto found = entries.find(other);
         if (found == entries.end() || moduleOfKey(other) == module) continue;
         claim(tensor.key, StateEntry(found->second));
@@ -254,8 +254,8 @@ private:
   void fillZeroBiases() {
     for (size_t i = 0; i < flat.nodes.size(); ++i) {
       const ::onnx::NodeProto &node = *flat.nodes[i].node;
-      if (!isFilter(node.op_type()) || hasBias(node) || reads.isOfFoldedNorm(i)) continue;
-      if (std::optional<int64_t> outputs = outputsOf(node)) fill(reads.keyAt(i, Place::Bias), 0, {*outputs});
+      if (!isFilter(node.op_type()) || hasBias(node) || metadata.isOfFoldedNorm(i)) continue;
+      if (std::optional<int64_t> outputs = outputsOf(node)) fill(metadata.keyAt(i, Place::Bias), 0, {*outputs});
     }
   }
 
@@ -264,11 +264,11 @@ private:
   void fillFoldedNorms() {
     for (size_t i = 0; i < flat.nodes.size(); ++i) {
       const ::onnx::NodeProto &node = *flat.nodes[i].node;
-      const StatedOperation &operation = reads.operation(i);
-      if (!reads.isOfFoldedNorm(i)) continue;
+      const StatedOperation &operation = metadata.operation(i);
+      if (!metadata.isOfFoldedNorm(i)) continue;
       const std::optional<int64_t> outputs = outputsOf(node);
-      const std::string scale = reads.keyAt(i, Place::Weight), shift = reads.keyAt(i, Place::Bias);
-      const std::string mean = reads.keyAt(i, Place::Mean), variance = reads.keyAt(i, Place::Variance);
+      const std::string scale = metadata.keyAt(i, Place::Weight), shift = metadata.keyAt(i, Place::Bias);
+      const std::string mean = metadata.keyAt(i, Place::Mean), variance = metadata.keyAt(i, Place::Variance);
       auto weight = table.byValue.find(node.input(1));
       if (!outputs || scale.empty() || shift.empty() || mean.empty() || weight == table.byValue.end()) continue;
       const size_t epsilonAt = operation.target.starts_with("aten.batch_norm.") ? 7 : operation.arguments.size() - 1;
@@ -290,7 +290,7 @@ private:
   }
 
   const FlatGraph &flat;
-  const ExporterMetadata &reads;
+  const ExporterMetadata &metadata;
   const std::vector<ListedTensor> &listed;
   const ParameterTable &table;
   std::set<std::string> isKey;
@@ -301,8 +301,8 @@ private:
 
 } // namespace
 
-StateDict listedStateDict(const Evidence &evidence, const ParameterTable &table) {
-  return ListedStateDict(evidence, table).run();
+StateDict listedStateDict(const RuleContext &context, const ParameterTable &table) {
+  return ListedStateDict(context, table).run();
 }
 
 } // namespace cleave::import_

@@ -66,8 +66,8 @@ private:
 
 class TracedStateDict {
 public:
-  TracedStateDict(const Evidence &evidence, const ParameterTable &table)
-      : flat(evidence.index.flat), table(table), consumers(evidence.index), reads(namedReads(flat, table)),
+  TracedStateDict(const RuleContext &context, const ParameterTable &table)
+      : flat(context.index.flat), table(table), consumers(context.index), reads(namedReads(flat, table)),
         modules(flat, reads) {
     for (const FlatNode &node : flat.nodes) {
       const Path scope = scopeOf(node);
@@ -272,8 +272,8 @@ private:
 
 } // namespace
 
-StateDict tracedStateDict(const Evidence &evidence, const ParameterTable &table) {
-  return TracedStateDict(evidence, table).run();
+StateDict tracedStateDict(const RuleContext &context, const ParameterTable &table) {
+  return TracedStateDict(context, table).run();
 }
 
 } // namespace cleave::import_

@@ -57,9 +57,9 @@ private:
     for (const StatedTensor *other : groups.at(root.name))
       for (const Holding &held : other->held) {
         if (table.byValue.contains(held.initializer) || held.initializer == name) continue;
-        const bool isTurned = (held.form == Form::Transposed) != (form == Form::Transposed);
-        (isTurned ? parameter.transposedAliases : parameter.aliases).push_back(held.initializer);
-        hold(parameter, held.initializer, isTurned);
+        const bool isTransposed = (held.form == Form::Transposed) != (form == Form::Transposed);
+        (isTransposed ? parameter.transposedAliases : parameter.aliases).push_back(held.initializer);
+        hold(parameter, held.initializer, isTransposed);
       }
     table.parameters.push_back(std::move(parameter));
   }
@@ -97,14 +97,15 @@ private:
       parameter.role = Role::RunningStatistic;
       return;
     }
-    const int64_t limit = !tensor.isFloat()       ? integerConstantLimit
-                          : looksLikeMask(tensor) ? maskConstantLimit
-                                                  : frozenConstantLimit;
+    const bool mayBeMask = tensor.length > frozenConstantLimit && tensor.length <= maskConstantLimit; // others: unread
+    const int64_t limit = !tensor.isFloat()                    ? integerConstantLimit
+                          : mayBeMask && looksLikeMask(tensor) ? maskConstantLimit
+                                                               : frozenConstantLimit;
     parameter.role = tensor.bytes && tensor.length <= limit ? Role::Constant : Role::Parameter;
   }
 
-  void hold(Parameter &parameter, const std::string &initializer, bool isTurned) {
-    const Reading reading{table.parameters.size(), isTurned};
+  void hold(Parameter &parameter, const std::string &initializer, bool isTransposed) {
+    const Reading reading{table.parameters.size(), isTransposed};
     const std::vector<Use> &uses = initializers.at(initializer).uses;
     for (const Use &use : uses) {
       table.byUse[use] = reading;

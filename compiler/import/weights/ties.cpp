@@ -13,7 +13,7 @@ namespace {
 // Elementwise nodes may read one parameter twice; elsewhere two operands mean two things (scale and bias).
 bool oneMeaning(const ::onnx::NodeProto &node) { return isElementwise(node.op_type()) || node.op_type() == "MatMul"; }
 
-std::vector<std::vector<Use>> groupByNode(const Evidence &all, const std::vector<Use> &uses) {
+std::vector<std::vector<Use>> groupByNode(const RuleContext &all, const std::vector<Use> &uses) {
   std::map<std::pair<size_t, int>, std::vector<Use>> groups;
   for (const Use &use : uses) groups[{use.node, oneMeaning(all.index.node(use)) ? 0 : use.operand}].push_back(use);
   std::vector<std::vector<Use>> result;
@@ -47,7 +47,7 @@ bool areCopies(const std::string &a, const std::string &b) {
 // Uses by TorchScript's modules. nn.TransformerEncoder begins with equal layers, whose weights the exporter merges: the
 // merged one is called after the first of them, or "onnx::MatMul_12". A parameter of the module around them is not.
 struct Modules {
-  Modules(const Evidence &all, const std::string &name, const std::vector<Use> &uses) : own(moduleOfKey(name)) {
+  Modules(const RuleContext &all, const std::string &name, const std::vector<Use> &uses) : own(moduleOfKey(name)) {
     for (const Use &use : uses) byModule[names::moduleOf(all.index.flat.nodes[use.node].name)].push_back(use);
     isGiven = isGivenName(name);
   }
@@ -71,7 +71,7 @@ struct Modules {
   std::map<std::string, std::vector<Use>> byModule;
 };
 
-std::string nodeNames(const Evidence &all, const std::vector<Use> &uses) {
+std::string nodeNames(const RuleContext &all, const std::vector<Use> &uses) {
   std::vector<std::string> names;
   for (const Use &use : uses) {
     const FlatNode &node = all.index.flat.nodes[use.node];
@@ -86,26 +86,27 @@ std::string nodeNames(const Evidence &all, const std::vector<Use> &uses) {
 
 } // namespace
 
-std::string tellMerged(const Evidence &evidence, const std::string &name, const std::vector<Use> &uses, size_t number) {
+std::string tellMerged(const RuleContext &context, const std::string &name, const std::vector<Use> &uses,
+                       size_t number) {
   return fmt::format("'{}' is shared by {}: {} tensors (of other names in PyTorch: merged by the exporter); `ties: "
                      "as_exported` keeps one",
-                     name, nodeNames(evidence, uses), number);
+                     name, nodeNames(context, uses), number);
 }
 
-TieDecision groupUses(const Evidence &evidence, const std::string &name, const std::vector<Use> &uses,
+TieDecision groupUses(const RuleContext &context, const std::string &name, const std::vector<Use> &uses,
                       recipe::Ties ties, const std::string &key) {
-  const StoredTensor &tensor = evidence.initializers.at(name).tensor;
-  std::vector<std::vector<Use>> byNode = groupByNode(evidence, uses);
+  const StoredTensor &tensor = context.initializers.at(name).tensor;
+  std::vector<std::vector<Use>> byNode = groupByNode(context, uses);
   if (byNode.size() <= 1) return {{uses}};
-  const std::string of = fmt::format("'{}' is shared by {}: ", name, nodeNames(evidence, uses));
+  const std::string of = fmt::format("'{}' is shared by {}: ", name, nodeNames(context, uses));
   auto one = [&](const std::string &why) {
     return TieDecision{{uses}, of + fmt::format("one parameter ({}); `ties: none` separates them", why)};
   };
   if (ties == recipe::Ties::AsExported) return {{uses}, of + "one parameter (ties: as_exported)"};
   if (ties == recipe::Ties::None) return {byNode, of + fmt::format("{} parameters (ties: none)", byNode.size())};
   if (!key.empty()) return one("the exporter says that it is '" + key + "' everywhere");
-  if (evidence.index.isGathered(uses) && evidence.index.isMultiplied(uses)) return one("an embedding and its head");
-  const Modules modules(evidence, name, uses);
+  if (context.index.isGathered(uses) && context.index.isMultiplied(uses)) return one("an embedding and its head");
+  const Modules modules(context, name, uses);
   if (modules.areList())
     return {modules.groups(),
             of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
@@ -113,7 +114,7 @@ TieDecision groupUses(const Evidence &evidence, const std::string &name, const s
                              modules.byModule.size()),
             true};
   if (!allEqual(tensor) && (tensor.bytes || tensor.shape.size() > 1)) return one("its values are not a constant's");
-  if (evidence.metadata.isSigned() && evidence.missing.empty())
+  if (context.metadata.isSigned() && context.missing.empty())
     return one("the file has every parameter that its exporter lists");
   if (modules.isOne()) return one("one module reads it each time");
   TieDecision doubtful = one("as the file has it, and nothing tells whether an exporter merged equal ones");

@@ -13,10 +13,11 @@ struct TieDecision {
 };
 // Cuts the uses of one trained initializer into groups that are one parameter each. `key`: PyTorch's name of what all
 // of them read, else "".
-TieDecision groupUses(const Evidence &evidence, const std::string &name, const std::vector<Use> &uses,
+TieDecision groupUses(const RuleContext &context, const std::string &name, const std::vector<Use> &uses,
                       recipe::Ties ties, const std::string &key);
 
 // The decision that an initializer is several of PyTorch's parameters, in words.
-std::string tellMerged(const Evidence &evidence, const std::string &name, const std::vector<Use> &uses, size_t number);
+std::string tellMerged(const RuleContext &context, const std::string &name, const std::vector<Use> &uses,
+                       size_t number);
 
 } // namespace cleave::import_

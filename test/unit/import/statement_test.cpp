@@ -114,6 +114,25 @@ TEST(Doubts, OfTorchScript) {
   EXPECT_THAT(trained(model.import(options)), ElementsAre("fc.weight", "gamma"));
 }
 
+// A vector that is added to a product is a bias, also one of several in a row; a table may be a buffer (ALiBi's).
+TEST(Doubts, OfTablesThatAreAddedToProducts) {
+  ModelBuilder model;
+  model.proto.set_producer_name("pytorch");
+  model.input("x", {-1, 4});
+  model.weight("attn.in_proj_weight", {4, 4});
+  model.weight("attn.in_proj_bias", {8});
+  model.weight("attn.slopes", {4, 4});
+  model.integers("start", {1}, {0});
+  model.integers("end", {1}, {4});
+  model.node("Slice", {"attn.in_proj_bias", "start", "end"}, {"bias"});
+  model.node("MatMul", {"x", "attn.in_proj_weight"}, {"a"})->set_name("/attn/MatMul");
+  model.node("Add", {"a", "bias"}, {"b"});
+  model.node("MatMul", {"b", "x"}, {"c"});
+  model.node("Add", {"c", "attn.slopes"}, {"y"});
+  model.output("y");
+  EXPECT_THAT(doubtsOf(model.import()), ElementsAre(HasSubstr("'attn.slopes': parameters or buffers?")));
+}
+
 // What PyTorch's exporter lists and computed away.
 TEST(Doubts, OfLostParameters) {
   ModelBuilder model;
