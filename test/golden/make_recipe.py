@@ -33,7 +33,7 @@ def recipe(train, data):
     out = {"dims": train["dims"], "loss": loss(train), "optimizer": train["optimizer"]}
     if train.get("clip_norm") is not None:
         out["clip_norm"] = train["clip_norm"]
-    for key in ("trainable", "batch_norm", "dropout", "ties"):
+    for key in ("trainable", "roles", "batch_norm", "dropout", "ties"):
         if key in train:
             out[key] = train[key]
     out["data"] = {"kind": "arrays", "path": data, "shuffle": False}

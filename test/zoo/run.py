@@ -2,7 +2,7 @@
 """run.py [CASE.EXPORTER...] [--splits=one,zero3,...] [--out=results.jsonl]: compiles, runs and compares; then loads the weights back.
 
 Verdicts: equal, doubt (the file does not tell all; compile names what), refused (another message), WRONG. CLEAVE is the binary.
-Losses agree to 1e-4, gradient norms to 1e-3, outputs of the original module with the exported weights to 1e-4: a small tensor that
+Losses agree to 1e-4, gradient norms to 1e-3, outputs of the original module with the exported weights to 1e-5: a small tensor that
 does not train shows in the outputs alone.
 """
 import json
@@ -107,7 +107,7 @@ def home(case, work):
             out = module(*[i.to(next(module.parameters()).dtype) if i.is_floating_point() else i for i in inputs]).numpy()
         want = np.load(folder / "probe.npz")["output"]
         e = float(np.abs(out - want).max() / max(1.0, np.abs(want).max()))
-        return ("equal" if e <= 1e-4 else "FAR") + (" (base)" if more else ""), f"outputs {e:.0e}"
+        return ("equal" if e <= 1e-5 else "FAR") + (" (base)" if more else ""), f"outputs {e:.0e}"
     return said
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""same_report.py A B: are two reports of one search the same, but for its seconds, notes on the model, the recipe and the command?"""
+"""same_report.py A B: are two reports of one search the same, but for its seconds, what is said of the model, the recipe and the command?"""
 import json
 import sys
 
@@ -7,7 +7,7 @@ reports = [json.load(open(path)) for path in sys.argv[1:]]
 for report in reports:
     for measured in ("seconds", "moves"):
         report["search"].pop(measured)
-    for own in ("notes", "command", "version", "recipe"):
+    for own in ("notes", "import", "tensors", "command", "version", "recipe"):
         report.pop(own, None)
 for key in reports[0] | reports[1]:
     if reports[0].get(key) != reports[1].get(key):

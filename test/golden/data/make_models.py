@@ -185,6 +185,7 @@ OPTIMIZERS = {
                   {"lr": 2e-2, "weight_decay": 0.01}),
     "muon": (lambda model: MuonAndAdamW(model, lr=5e-3, weight_decay=0.1), {"lr": 5e-3, "betas": [0.9, 0.999]}),
 }
+ROLES = {"encoder_decoder_tiny": {"positions": "parameter"}}  # what a file of its exporter does not tell
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
 # name -> (model, inputs, labels, loss[, optimizer])
 MODELS = {
@@ -240,6 +241,8 @@ def make(name):
     np.savez_compressed(folder / "data.npz", labels=np.stack([target.numpy() for _, target in batches]), **arrays)
     train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": BATCH}, "steps": STEPS,
              "optimizer": {"kind": kind, **optimizer_keys}}
+    if name in ROLES:
+        train["roles"] = ROLES[name]
     (folder / "train.json").write_text(json.dumps(train, indent=1) + "\n")
     golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": gradients, "torch_version": torch.__version__}
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
