@@ -34,6 +34,12 @@ inline constexpr char
         "ones: what they computed may train as another's",
     foldedNorm[] = "BatchNorms in train() that the exporter folded into the layers before them: the statistics of the "
                    "batch are lost",
+    foldedUnknown[] =
+        "BatchNorms that the exporter folded into the layers before them: it does not say whether they were "
+        "in train(), and their scales do not train",
+    foldedInit[] =
+        "BatchNorms that the exporter folded into the layers before them: a checkpoint's weights are not the "
+        "folded ones",
     detached[] = "the gradient ends here in PyTorch, and the file has no node for it: it goes on",
     lostOperation[] =
         "sums, products or powers that the exporter left out, since they changed nothing: a parameter may be "

@@ -118,8 +118,8 @@ std::string stemOf(const std::string &value) {
 }
 
 // Operations that only give a tensor another shape, or turn it.
-const std::set<std::string> views = {"unsqueeze", "squeeze", "view",    "reshape",  "flatten",
-                                     "t",         "expand",  "permute", "transpose"};
+const std::set<std::string> views = {"unsqueeze", "squeeze", "view", "reshape", "flatten", "t", "permute", "transpose"};
+const std::set<std::string> repeats = {"expand", "repeat", "tile", "broadcast_to", "expand_as", "repeat_interleave"};
 
 const std::vector<std::string> &listOf(const std::map<std::string, std::vector<std::string>> &lists,
                                        const std::string &name) {
@@ -176,6 +176,11 @@ const std::vector<std::string> &ExporterMetadata::foldedFrom(const std::string &
 }
 const std::vector<std::string> &ExporterMetadata::parametersOf(const std::string &initializer) const {
   return listOf(parameters, initializer);
+}
+
+bool ExporterMetadata::isRepeated(const std::string &initializer) const {
+  auto isRepeat = [](const std::string &value) { return repeats.contains(stemOf(value)); };
+  return isRepeat(initializer) || std::ranges::any_of(foldedFrom(initializer), isRepeat);
 }
 
 bool ExporterMetadata::isView(const std::string &initializer) const {

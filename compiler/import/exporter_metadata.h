@@ -48,6 +48,7 @@ public:
   const std::vector<std::string> &parametersOf(const std::string &initializer) const;
 
   // Made of one parameter by operations that only give it another shape or turn it: values are called after operations.
+  bool isRepeated(const std::string &initializer) const; // made by an expand or repeat
   bool isView(const std::string &initializer) const;
   bool isLookup(const std::string &initializer) const; // rows of one parameter, of a table of positions
   bool isSlice(const std::string &initializer) const;  // the same, each row once

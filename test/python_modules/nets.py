@@ -1,4 +1,4 @@
-"""The five nets of issue 51 whose training was read wrongly from a default export: build(name) -> (module, example, loss)."""
+"""Small nets whose training a default export loses: build(name) -> (module, example, loss)."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -28,6 +28,18 @@ class Scaled(nn.Module):
         return self.b(torch.tanh(self.a(x)) * self.scale)
 
 
+class ClassToken(nn.Module):
+    """A parameter that is repeated for every sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.embed, self.head = nn.Parameter(torch.randn(1, 1, 8)), nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        joined = torch.cat([self.token.expand(x.shape[0], -1, -1), self.embed(x)], 1)
+        return self.head(torch.tanh(joined.mean(1) + joined[:, 0]))
+
+
 def cnn():
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, bias=False), nn.BatchNorm2d(8),
                          nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
@@ -51,6 +63,7 @@ NETS = {
     "zero_biases": (zero_biases, lambda: (torch.randn(8, 8),), CE),
     "scale_of_one": (Scaled, lambda: (torch.randn(8, 8),), CE),
     "group_norm": (group_norm, lambda: (torch.randn(8, 3, 10, 10),), CE),
+    "class_token": (ClassToken, lambda: (torch.randn(8, 4, 8),), CE),
     "scale_beside_loss": (ScaledLoss, lambda: (torch.randn(8, 8), torch.randn(8, 1)), {"kind": "output"}),
 }
 

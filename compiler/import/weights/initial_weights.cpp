@@ -234,7 +234,7 @@ private:
   void tellUnused() {
     std::vector<std::string> unused;
     for (const auto &[name, tensor] : set.tensors())
-      if (!used.contains(name)) unused.push_back("'" + name + "'");
+      if (!used.contains(name) && !name.ends_with("num_batches_tracked")) unused.push_back("'" + name + "'");
     if (!unused.empty())
       result.notes.push_back(
           fmt::format("the model uses nothing of these tensors of {}: {}", where(), names::firstFew(unused, 8)));

@@ -89,6 +89,7 @@ Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, c
     for (const Json &tensor : json.at("tensors")) statement.tensors.push_back(readTensor(tensor));
     for (const Json &norm : json.value("norms", Json::array()))
       if (norm.at("training").get<bool>()) statement.trainingNorms.insert(norm.at("module").get<std::string>());
+    statement.lost = json.value("lost", std::vector<std::string>());
     statement.remarks = json.value("remarks", std::vector<std::string>());
   } catch (const std::exception &error) {
     return fault(error.what());

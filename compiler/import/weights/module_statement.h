@@ -33,6 +33,7 @@ struct ModuleStatement {
   std::string exporter; // "torch 2.15.0, dynamo"
   std::vector<StatedTensor> tensors;
   std::set<std::string> trainingNorms; // modules whose running statistics move
+  std::vector<std::string> lost;       // where the graph has other gradients than the module: "detach()"
   std::vector<std::string> remarks;    // what the helper chose, for people
 };
 

@@ -358,7 +358,10 @@ private:
 
   // What the exporter says of single nodes.
   void readNodes() {
-    std::vector<std::string> folded = table.state.folded; // by TorchScript, which tells no more
+    std::vector<std::string> folded;
+    const bool isInit = !options.init.checkpoint.empty();
+    for (const std::string &module : table.state.folded) // by TorchScript, which tells no more
+      table.doubts.push_back({isInit ? doubts::foldedInit : doubts::foldedUnknown, module, ""});
     for (size_t i = 0; i < index.flat.nodes.size(); ++i) {
       const std::string &op = index.flat.nodes[i].node->op_type();
       if (std::optional<int64_t> row = metadata.paddingRow(i); row && op == "Gather") table.paddingRows[i] = *row;
@@ -367,6 +370,8 @@ private:
       const std::string module = moduleOfKey(metadata.keyAt(i, Place::Weight));
       if (metadata.trainsNorm(i))
         table.doubts.push_back({doubts::foldedNorm, module, ""});
+      else if (isInit)
+        table.doubts.push_back({doubts::foldedInit, module, ""});
       else
         folded.push_back("'" + module + "'");
     }
@@ -441,6 +446,17 @@ std::vector<std::string> without(std::vector<std::string> patterns, const std::s
   return patterns;
 }
 
+// A module that runs twice a step moves its running statistics twice.
+void countUpdates(ParameterTable &table) {
+  std::map<std::string, int64_t> runs; // by module
+  for (const StateEntry &entry : table.state.entries)
+    if (entry.source == StateEntry::Source::Parameter && leafOfKey(entry.key) == "running_mean")
+      runs[moduleOfKey(entry.key)] = std::ssize(table.parameters[entry.parameter].uses);
+  for (StateEntry &entry : table.state.entries)
+    if (auto module = runs.find(moduleOfKey(entry.key)); entry.source == StateEntry::Source::Updates && module != runs.end())
+      entry.updates = std::max<int64_t>(1, module->second);
+}
+
 } // namespace
 
 ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
@@ -501,6 +517,7 @@ Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGrap
   if (!statement) return statement.status();
   Result<ParameterTable> table = *statement ? statedParameters(**statement, *initializers, index, options)
                                             : Classifier(model, *initializers, index, options).run();
+  if (table) countUpdates(*table);
   if (table) finishState(table->state);
   return table;
 }

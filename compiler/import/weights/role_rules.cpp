@@ -165,10 +165,33 @@ bool isWeightOperand(const Subject &s) {
   });
 }
 
+// The nodes where it, or what is computed from it alone, meets other values.
+std::vector<size_t> meetingsOf(const Subject &s) {
+  std::set<std::string> own;
+  auto isOwn = [&](const std::string &value) {
+    return value.empty() || own.contains(value) || s.context.initializers.resolved.contains(value);
+  };
+  std::vector<size_t> meetings;
+  std::vector<Use> open = s.uses;
+  for (size_t step = 0; step < open.size() && step < GraphIndex::reachLimit; ++step) {
+    const ::onnx::NodeProto &node = s.context.index.node(open[step]);
+    if (!std::ranges::all_of(node.input(), isOwn)) {
+      meetings.push_back(open[step].node);
+      continue;
+    }
+    for (const std::string &output : node.output()) {
+      auto next = own.insert(output).second ? s.context.index.consumers.find(output) : s.context.index.consumers.end();
+      if (next == s.context.index.consumers.end()) continue;
+      for (size_t reader : next->second) open.push_back({reader, 0});
+    }
+  }
+  return meetings;
+}
+
 // No weight comes before it: it meets the model's input as it is.
 bool meetsDataAlone(const Subject &s) {
-  std::vector<size_t> open;
-  for (const Use &use : s.uses) open.push_back(use.node);
+  std::vector<size_t> open = meetingsOf(s);
+  if (open.empty()) return false;
   std::set<size_t> seen(open.begin(), open.end());
   for (size_t step = 0; step < open.size(); ++step) {
     if (step == ancestorLimit) return false;
@@ -192,6 +215,14 @@ bool isWritten(const Subject &s) { return s.context.producer == Producer::Other 
 bool isCalledAsWeight(const Subject &s) {
   static const std::set<std::string> leaves = {"weight", "bias", "gamma", "beta"};
   return isTorchScript(s) && !s.isNumber() && isGivenName(s.name) && leaves.contains(leafOfKey(s.name));
+}
+// A weight by its reader, of a name that nn's layers give none: a Fourier matrix, a fixed filter, an adjacency.
+bool isWeightOfOwnName(const Subject &s) {
+  const std::string leaf = leafOfKey(s.name);
+  const bool isLayers = leaf.ends_with("weight") || leaf.ends_with("bias") || leaf.starts_with("weight_ih") ||
+                        leaf.starts_with("weight_hh") || leaf.starts_with("bias_ih") || leaf.starts_with("bias_hh") ||
+                        leaf == "gamma" || leaf == "beta";
+  return isTorchScript(s) && isGivenName(s.name) && !s.initializer.fromNode && !isLayers && isWeightOperand(s);
 }
 bool isVariable(const Subject &s) {
   return s.context.producer == Producer::TensorFlow && s.name.find("ReadVariableOp") != std::string::npos;
@@ -257,6 +288,7 @@ constexpr Rule rules[] = {
     {isTableOfPositions, constant, small, "a table of sinusoidal positions", nullptr},
     {isWeightOfNode, constant, small, "folded to a constant by the exporter", doubts::folded},
     {isOfNode, constant, small, "folded to a constant by the exporter", nullptr},
+    {isWeightOfOwnName, trained, 0, "read as a weight", doubts::unknown},
     {isWeightOperand, trained, 0, "read as a weight", nullptr},
     {isNumberOfModule, trained, 0, "a number of a module with weights", nullptr},
     {isPlainNumber, constant, masks, "a single number", nullptr},
@@ -305,6 +337,7 @@ std::string RuleContext::madeFrom(const std::string &initializer) const {
 
 bool RuleContext::isCopyOfOne(const std::string &initializer) const {
   if (metadata.parametersOf(initializer).size() != 1 || notCopies.contains(initializer)) return false;
+  if (metadata.isRepeated(initializer)) return false;
   const std::string &parameter = metadata.parametersOf(initializer).front();
   auto isOfLayer = [&](const Use &use) { return metadata.isKnown(use.node) && metadata.keyOf(use) == parameter; };
   const std::vector<Use> &uses = initializers.at(initializer).uses;

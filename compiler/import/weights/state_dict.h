@@ -43,6 +43,7 @@ struct StateEntry {
   bool isGuess = false;             // nothing but its module, or the exporter, says what it is called
   bool isCopy = false;              // tied to an entry before it
   double fill = 0;
+  int64_t updates = 1;              // of Updates: in a step, as often as its module runs
 };
 
 struct StateDict {

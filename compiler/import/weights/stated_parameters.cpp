@@ -17,6 +17,7 @@ public:
     table.source = Source::Statement;
     table.dissolved = initializers.dissolved;
     table.notes = statement.remarks;
+    for (const std::string &lost : statement.lost) table.doubts.push_back({doubts::detached, lost, "accept"});
     for (const StatedTensor &tensor : statement.tensors) {
       stated[tensor.name] = &tensor;
       groups[rootOf(tensor).name].push_back(&tensor);

@@ -92,7 +92,7 @@ class Facts:
         self.mutated = set(spec.buffers_to_mutate.values())
         self.norms = []       # (running mean's full name or None, training) in the graph's order
         self.dropouts = []    # (ratio, active) in the order in which the translation writes Dropout nodes
-        self.detached = False
+        self.lost = []        # what ends gradients, and no ONNX graph has
         for node in program.graph.nodes:
             if node.op != "call_function":
                 continue
@@ -112,7 +112,7 @@ class Facts:
             layers, ratio, train = args[4], args[5], args[6]
             self.dropouts += [(ratio, bool(train))] * (layers - 1) if ratio else []
         elif name in ("detach", "detach_"):
-            self.detached = True
+            self.lost += ["detach()"] if "detach()" not in self.lost else []
         elif name in TRAINING_NORMS and "no_stats" not in str(node.target):
             mean = args[3] if len(args) > 3 else None
             known = self.targets.get(getattr(mean, "name", None))

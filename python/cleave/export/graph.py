@@ -29,6 +29,13 @@ class Graph:
     def nodes(self, kind):
         return [node for node in self.model.graph.node if node.op_type == kind and node.domain in ("", "ai.onnx")]
 
+    def source(self, name):
+        """The value that Identity nodes pass on under this name."""
+        passed = {node.output[0]: node.input[0] for node in self.nodes("Identity")}
+        while name in passed:
+            name = passed[name]
+        return name
+
     def constant(self, name):
         """The array of an initializer or a Constant's output; None if it is computed."""
         if name in self.initializers:

@@ -19,7 +19,7 @@ class Making:
     def __init__(self, module, example, kwargs, path, dynamic, exporter):
         self.module, self.path, self.exporter = module, path, exporter
         self.example, self.dynamic = Example(example, kwargs), dynamic
-        self.remarks, self.facts = [], None
+        self.remarks, self.lost, self.facts = [], [], None
 
     def run(self, input_names, output_names):
         module = self.module
@@ -42,7 +42,7 @@ class Making:
                 keep_dropouts(graph, self.facts.dropouts)
             active = active_dropouts(graph)
             self._refuse_dropouts(active, draws)
-            statement = make(module, tensors, held, norms(module), active, self.remarks, self.exporter)
+            statement = make(module, tensors, held, norms(module), active, self.lost, self.remarks, self.exporter)
         write(graph.model, statement)
         onnx.save(graph.model, str(self.path))
         return statement
@@ -154,8 +154,8 @@ class Making:
                     raise CleaveError(f"{name}: forward changes this buffer and reads it again; an exported graph would keep "
                                       "its first numbers", 1)
                 self.remarks.append(f"{name}: forward changes this buffer, and training by Cleave does not")
-            if self.facts.detached:
-                self.remarks.append("forward calls detach(): the graph has none, and gradients flow there")
+            self.lost += self.facts.lost
+            self.remarks += [f"forward uses {what}: the graph has none, and gradients flow there" for what in self.facts.lost]
 
     def _moves_outputs(self, tensor):
         if not tensor.is_floating_point():

@@ -39,8 +39,9 @@ def _paddings(module):
             if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.padding_idx is not None}
 
 
-def make(module, tensors, held, norms, dropouts, remarks, exporter):
-    """The statement as a dictionary. `held`: places by name; `norms`: (name, norm) at export; `dropouts`: active ratios."""
+def make(module, tensors, held, norms, dropouts, lost, remarks, exporter):
+    """The statement as a dictionary. `held`: places by name; `norms`: (name, norm) at export; `dropouts`: active ratios;
+    `lost`: where the graph has other gradients."""
     tied, paddings = ties(tensors), _paddings(module)
     persistent = set(module.state_dict(keep_vars=True))
     entries = []
@@ -61,7 +62,7 @@ def make(module, tensors, held, norms, dropouts, remarks, exporter):
         entries.append(entry)
     return {"version": 1, "exporter": f"torch {torch.__version__.partition('+')[0]}, {exporter}", "tensors": entries,
             "norms": [{"module": name, "kind": type(norm).__name__, "training": norm.training} for name, norm in norms],
-            "dropouts": [round(ratio, 7) for ratio in dropouts], "remarks": list(remarks)}
+            "dropouts": [round(ratio, 7) for ratio in dropouts], "lost": list(lost), "remarks": list(remarks)}
 
 
 def write(model, statement):

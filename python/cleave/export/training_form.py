@@ -21,6 +21,15 @@ def refuse_unfit(module, draws):
         if norm.training and not isinstance(norm, nn.modules.batchnorm._BatchNorm):
             raise CleaveError(f"{name}: an exported {type(norm).__name__} does not move its running statistics; "
                               "track_running_stats=False trains the same", 1)
+    for name, tensor in module.named_parameters():
+        if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+            raise CleaveError(f"{name}: has a gradient hook, which no exported graph has", 1)
+    for name, part in module.named_modules():
+        if part._backward_hooks or part._backward_pre_hooks:
+            raise CleaveError(f"{name or type(part).__name__}: has a backward hook, which no exported graph has", 1)
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and (part.scale_grad_by_freq or part.max_norm is not None):
+            raise CleaveError(f"{name or type(part).__name__}: max_norm and scale_grad_by_freq change weights and gradients "
+                              "beside the graph, and an exported one has neither", 1)
     if draws.others:
         raise CleaveError(f"{draws.others[0]}: draws random numbers in forward; only dropouts can be exported for training", 1)
 
@@ -30,7 +39,7 @@ def keep_norms(graph, module, names):
     by_mean = {f"{name}.running_mean".lstrip("."): (name, norm) for name, norm in norms(module)}
     kept = set()
     for node in graph.nodes("BatchNormalization"):
-        found = by_mean.get(names.get(node.input[3]))
+        found = by_mean.get(names.get(graph.source(node.input[3])))
         if not found or not found[1].training:
             continue
         name, norm = found

@@ -185,7 +185,9 @@ OPTIMIZERS = {
                   {"lr": 2e-2, "weight_decay": 0.01}),
     "muon": (lambda model: MuonAndAdamW(model, lr=5e-3, weight_decay=0.1), {"lr": 5e-3, "betas": [0.9, 0.999]}),
 }
-ROLES = {"encoder_decoder_tiny": {"positions": "parameter"}}  # what a file of its exporter does not tell
+# what their files do not tell
+ROLES = {"encoder_decoder_tiny": {"positions": "parameter"}, "experts_tiny": {"up": "parameter", "down": "parameter"},
+         "gshard_tiny": {"up": "parameter", "down": "parameter"}}
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
 # name -> (model, inputs, labels, loss[, optimizer])
 MODELS = {

@@ -1,4 +1,4 @@
-"""The five nets of issue 51, from both exports: ten steps beside PyTorch, and the weights back into the module."""
+"""Small nets, from both exports: ten steps beside PyTorch, and the weights back into the module."""
 import sys
 import warnings
 
@@ -9,7 +9,7 @@ from beside_torch import beside_torch, show
 def main(names):
     warnings.filterwarnings("ignore")
     failed = [name for name in names or nets.NETS if not show(name, beside_torch(*nets.build(name)))]
-    print(f"five nets: {'as expected' if not failed else 'differ: ' + ', '.join(failed)}")
+    print(f"nets: {'as expected' if not failed else 'differ: ' + ', '.join(failed)}")
     return bool(failed)
 
 

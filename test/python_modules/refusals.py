@@ -1,0 +1,61 @@
+"""What cleave.export refuses by name, since no exported graph trains so; and what it alone keeps."""
+import sys
+import tempfile
+
+import cleave
+import torch
+from torch import nn
+
+
+def hooked():
+    module = nn.Sequential(nn.Linear(4, 4))
+    module[0].weight.register_hook(lambda gradient: 2 * gradient)
+    return module
+
+
+def backward_hooked():
+    module = nn.Sequential(nn.Linear(4, 4))
+    module[0].register_full_backward_hook(lambda *_: None)
+    return module
+
+
+class NormTwice(nn.Module):
+    """A BatchNorm that runs twice a step, as in a siamese net."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x)) * self.body(2 * x + 1))
+
+
+RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}}
+ROWS = torch.zeros(2, 3, dtype=torch.int64)
+CASES = [(hooked, torch.zeros(2, 4), "0.weight: has a gradient hook"),
+         (backward_hooked, torch.zeros(2, 4), "0: has a backward hook"),
+         (lambda: nn.Sequential(nn.Embedding(5, 4, max_norm=1.0)), ROWS, "0: max_norm"),
+         (lambda: nn.Sequential(nn.Embedding(5, 4, scale_grad_by_freq=True)), ROWS, "0: max_norm and scale_grad_by_freq"),
+         (lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None)), torch.zeros(2, 4), "0: momentum=None")]
+
+
+def main():
+    failed = 0
+    for build, example, expected in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                cleave.export(build(), example, f"{folder}/m.onnx")
+                told = "exported"
+            except cleave.CleaveError as error:
+                told = str(error)
+        if expected not in told:
+            failed += 1
+            print(f"expected {expected!r}: {told}")
+    torch.manual_seed(0)
+    cleave.compile(NormTwice(), RECIPE, "cpu:1", example=torch.randn(8, 8))  # compares gradients and statistics with the module's
+    print(f"refusals: {'as expected' if not failed else f'{failed} differ'}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
