@@ -359,6 +359,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_cluster_yaml(planned->cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
+  plan.set_model_digest(planned->pipeline->modelDigest());
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
   CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, "", plan);

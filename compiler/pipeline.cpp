@@ -171,6 +171,7 @@ Status Pipeline::importModel() {
     doubted.push_back(doubt.getAs<StringAttr>("text").str());
   tensorRoles = import_::tensorRoles(*module);
   source = module.get()->getAttrOfType<StringAttr>(import_::sourceName).str();
+  digest = module.get()->getAttrOfType<StringAttr>(import_::digestName).str();
   bool hasBatchNorm = false;
   module->walk([&](onnx::NodeOp node) { hasBatchNorm = hasBatchNorm || node.getOpType() == "BatchNormalization"; });
   if (request.recipe.batchNorm != recipe::BatchNorm::AsExported && !hasBatchNorm)

@@ -63,6 +63,8 @@ public:
   const std::vector<std::string> &doubts() const { return doubted; }
   // What the import rests on: "read from the module's statement".
   const std::string &importSource() const { return source; }
+  // Of the model's graph without its weights.
+  const std::string &modelDigest() const { return digest; }
   // What every tensor of the model's file is.
   const std::vector<import_::TensorRole> &tensors() const { return tensorRoles; }
   // The decisions about the model: which shared initializers are one parameter.
@@ -93,7 +95,7 @@ private:
   std::string diagnostics;
   std::vector<std::string> warned, noted, doubted;
   std::vector<import_::TensorRole> tensorRoles;
-  std::string source;
+  std::string source, digest;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Batch found;
   int dumped = 0;

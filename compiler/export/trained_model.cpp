@@ -17,9 +17,9 @@ using import_::planType;
 using runtime::Shard;
 using runtime::SnapshotManifest;
 
-Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model,
-                                                         bool merge) {
-  auto snapshot = runtime::Snapshot::open(path);
+Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model, bool merge,
+                                                         std::vector<std::string> &notes) {
+  auto snapshot = runtime::Snapshot::open(path, [&](const std::string &text) { notes.push_back(text); });
   if (!snapshot) return snapshot.status();
   std::unique_ptr<TrainedModel> trained(new TrainedModel);
   trained->snapshot = std::move(*snapshot);

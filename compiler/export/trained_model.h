@@ -21,10 +21,11 @@ std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes
 
 class TrainedModel {
 public:
-  // `model`: the .onnx file, if it moved. `merge`: weights are read with their adapters. Errors: no whole snapshot, a
+  // `model`: the .onnx file, if it moved. `merge`: weights are read with their adapters. `notes`: why newer snapshots
+  // of a folder are not taken. Errors: no whole snapshot, a
   // model whose parameters are not the snapshot's, adapters to merge into quantized weights.
-  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model,
-                                                    bool merge = false);
+  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model, bool merge,
+                                                    std::vector<std::string> &notes);
 
   const import_::ModelTables &tables() const { return *source; }
   const import_::Parameter &parameter(size_t at) const { return source->parameters.parameters[at]; }

@@ -4,7 +4,9 @@
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "runtime/plan/digest.h"
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace mlir;
 
@@ -29,6 +31,32 @@ const char *textOf(Source source) {
   return "";
 }
 
+// Of what the graph computes: nodes with their attributes, and the names and shapes of what they read.
+std::string digestOf(const ::onnx::ModelProto &model) {
+  runtime::Digest digest;
+  auto addNodes = [&](const auto &nodes) {
+    for (const ::onnx::NodeProto &node : nodes) {
+      ::onnx::NodeProto told = node;
+      told.clear_doc_string();
+      told.clear_metadata_props();
+      digest.add(told.SerializeAsString());
+    }
+  };
+  auto addTypes = [&](const auto &values) {
+    for (const ::onnx::ValueInfoProto &value : values) digest.add(value.name()).add(value.type().SerializeAsString());
+  };
+  addNodes(model.graph().node());
+  addTypes(model.graph().input());
+  addTypes(model.graph().output());
+  for (const ::onnx::TensorProto &tensor : model.graph().initializer())
+    digest.add(fmt::format("{} {} {}", tensor.name(), tensor.data_type(), fmt::join(tensor.dims(), ",")));
+  for (const ::onnx::FunctionProto &function : model.functions()) {
+    digest.add(function.domain()).add(function.name());
+    addNodes(function.node());
+  }
+  return runtime::hexOf(digest.finish().substr(0, 16));
+}
+
 Status describe(ModuleOp module, const ModelTables &tables) {
   const ModelFile &model = tables.model;
   const ParameterTable &table = tables.parameters;
@@ -48,6 +76,7 @@ Status describe(ModuleOp module, const ModelTables &tables) {
   std::vector<std::string> notes = table.notes;
   notes.insert(notes.end(), tables.initial.notes.begin(), tables.initial.notes.end());
   module->setAttr("onnx.notes", strings(builder, notes));
+  module->setAttr(digestName, builder.getStringAttr(digestOf(model.proto)));
   module->setAttr(sourceName, builder.getStringAttr(textOf(table.source)));
   llvm::SmallVector<Attribute> doubts;
   for (const DoubtsOfKind &kind : byKind(table.doubts))

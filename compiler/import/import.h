@@ -30,6 +30,7 @@ namespace cleave::import_ {
 inline constexpr llvm::StringLiteral checkpointFolderName = "onnx.checkpoint";
 // What the import rests on, in words: "read from the module's statement".
 inline constexpr llvm::StringLiteral sourceName = "onnx.source";
+inline constexpr llvm::StringLiteral digestName = "onnx.digest"; // of the graph without its weights
 // Tensors that are no onnx.param, each {name, kind, why}: constants, and what the exporter lists and the file lacks.
 inline constexpr llvm::StringLiteral otherTensorsName = "onnx.other_tensors";
 // What would change the numbers and the file does not tell (doubts.h), each kind {text, tensors}.

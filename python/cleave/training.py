@@ -21,7 +21,7 @@ class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_char_p), ("model", ctypes.c_char_p),
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
-                ("check_weights", ctypes.c_int)]
+                ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int)]
 
 
 class _Metrics(ctypes.Structure):
@@ -71,16 +71,17 @@ class Trainer:
 
     plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot. data: replaces the
     recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
-    makes a Trainer and is one rank.
+    makes a Trainer and is one rank. accept_changes: resume, too, where the model, the loss or the seed is another than in
+    the snapshot.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False):
+                 trust_code=False, accept_changes=False):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
-                           step_timeout, _bytes(trust_keys), bool(trust_code), 0)
+                           step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes))
         self._handle = self._library.cleave_open(_bytes(getattr(plan, "path", plan)), ctypes.byref(options))
         if not self._handle:
             raise self._error(None)

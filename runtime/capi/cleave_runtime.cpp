@@ -80,6 +80,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.snapshots = options.snapshots ? options.snapshots : "";
   train.resume = options.resume != 0;
   train.threads = options.threads;
+  train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;
   if (options.step_timeout > 0) train.stepTimeout = options.step_timeout;
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));

@@ -41,6 +41,7 @@ typedef struct {
   const char *trust_keys; /* file of public keys; one of them must have signed the plan */
   int trust_code;         /* this plan is trusted, now and later: the caller knows where it comes from */
   int check_weights;      /* as `cleave run --check-weights` */
+  int accept_changes;     /* as `cleave run --accept-changes` */
 } cleave_options;
 
 typedef struct {

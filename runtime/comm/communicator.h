@@ -29,6 +29,10 @@ struct Letter {
   std::string bytes;
 };
 
+// What processes prepare before the first step, and wait for each other's, takes no longer: choosing among libraries'
+// algorithms, reading what is resumed.
+constexpr double preparationSeconds = 600;
+
 class Fabric {
 public:
   virtual ~Fabric() = default;
@@ -45,8 +49,8 @@ public:
   // All processes meet; once before the first step and at snapshots. Error: another process failed, or does not come
   // within so many seconds.
   virtual Status barrier(double seconds) = 0;
-  // Whether all processes hold the same bytes (a digest of the plan, of options).
-  virtual Result<bool> agree(uint64_t digest) = 0;
+  // Whether all processes hold the same bytes (a digest of the plan, of options). Error: as of barrier.
+  virtual Result<bool> agree(uint64_t digest, double seconds) = 0;
   // The largest of all processes' numbers. Error: a process does not answer within so many seconds.
   virtual Result<uint64_t> largest(uint64_t mine, double) { return mine; }
   // Sends letters to other processes and receives one from each of `from`, in that order; the others mean the same.
@@ -56,8 +60,8 @@ public:
   }
   // Where the processes are, by rank, as others reach them; empty: there is one, or MPI knows.
   virtual std::vector<std::string> hosts() const { return {}; }
-  // The bytes of the first process, on all of them.
-  virtual Status share(std::span<std::byte> bytes) = 0;
+  // The bytes of the first process, on all of them. Error: as of barrier.
+  virtual Status share(std::span<std::byte> bytes, double seconds) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
   // To the other processes; null: there are none, or they are watched otherwise.

@@ -251,16 +251,18 @@ Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, int, const plan:
 int64_t ProcessFabric::messageBytes(int64_t) const { return courier.allocatedBytes(); }
 
 Status ProcessFabric::barrier(double seconds) {
-  const Patience patience(flag, seconds);
-  Result<bool> met = agree(0, patience);
-  if (met) return Status::ok();
-  if (!patience.isOver() || patience.isAborted()) return met.status();
-  return runError(fmt::format("{} for {:.1f} s (--step-timeout)", met.status().message(), seconds));
+  Result<bool> met = agree(0, seconds);
+  return met ? Status::ok() : met.status();
 }
 
-Result<bool> ProcessFabric::agree(uint64_t digest) { return agree(digest, Patience(flag)); }
+// Why an exchange failed, with the time limit where that was it.
+Status ProcessFabric::silent(const Status &failure, const Patience &patience, double seconds) const {
+  if (failure || !patience.isOver() || patience.isAborted()) return failure;
+  return runError(fmt::format("{} for {:.1f} s (--step-timeout)", failure.message(), seconds));
+}
 
-Result<bool> ProcessFabric::agree(uint64_t digest, const Patience &patience) {
+Result<bool> ProcessFabric::agree(uint64_t digest, double seconds) {
+  const Patience patience(flag, seconds);
   auto count = static_cast<size_t>(transport->size());
   std::vector<uint64_t> all(count, digest);
   std::vector<Piece> sends, receives;
@@ -269,7 +271,8 @@ Result<bool> ProcessFabric::agree(uint64_t digest, const Patience &patience) {
     sends.push_back({peer, reinterpret_cast<std::byte *>(&digest), sizeof digest});
     receives.push_back({peer, reinterpret_cast<std::byte *>(&all[static_cast<size_t>(peer)]), sizeof digest});
   }
-  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
+  const Status exchanged = transport->exchange(Transport::controlLane, 0, sends, receives, patience);
+  CLEAVE_RETURN_IF_ERROR(silent(exchanged, patience, seconds));
   return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
 }
 
@@ -312,13 +315,14 @@ Result<std::vector<std::string>> ProcessFabric::swap(std::span<const Letter> let
   return received;
 }
 
-Status ProcessFabric::share(std::span<std::byte> bytes) {
+Status ProcessFabric::share(std::span<std::byte> bytes, double seconds) {
+  const Patience patience(flag, seconds);
   std::vector<Piece> sends, receives;
   auto count = static_cast<int64_t>(bytes.size());
   if (transport->rank() != 0) receives.push_back({0, bytes.data(), count});
   for (int peer = 1; transport->rank() == 0 && peer < transport->size(); ++peer)
     sends.push_back({peer, bytes.data(), count});
-  return transport->exchange(Transport::controlLane, 0, sends, receives, Patience(flag));
+  return silent(transport->exchange(Transport::controlLane, 0, sends, receives, patience), patience, seconds);
 }
 
 void ProcessFabric::abort(const std::string &message, int exitStatus) {

@@ -24,18 +24,18 @@ public:
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
   Status barrier(double seconds) override;
-  Result<bool> agree(uint64_t digest) override;
+  Result<bool> agree(uint64_t digest, double seconds) override;
   Result<uint64_t> largest(uint64_t mine, double seconds) override;
   Result<std::vector<std::string>> swap(std::span<const Letter> letters, std::span<const int> from,
                                         double seconds) override;
   std::vector<std::string> hosts() const override { return transport->hosts(); }
-  Status share(std::span<std::byte> bytes) override;
+  Status share(std::span<std::byte> bytes, double seconds) override;
   void abort(const std::string &message, int exitStatus) override;
   WatchLine *watchLine() override { return &transport->watchLine(); }
   int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:
-  Result<bool> agree(uint64_t digest, const Patience &patience);
+  Status silent(const Status &failure, const Patience &patience, double seconds) const;
 
   dist::Mesh mesh;
   std::unique_ptr<Transport> transport;

@@ -175,7 +175,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
   bool graphs = options.graphs && !options.debug && fabric->takesGraphs(runsOn(source), trace != nullptr);
-  Result<bool> isOfAll = fabric->agree(graphs); // what one process captures the others have to
+  Result<bool> isOfAll = fabric->agree(graphs, preparationSeconds); // what one process captures the others have to
   if (!isOfAll) return isOfAll.status();
   graphs = graphs && *isOfAll;
   streams = std::make_unique<StreamEngine>(

@@ -3,6 +3,7 @@
 #include "runtime/plan/plan_file.h"
 #include "runtime/state/safetensors.h"
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <numeric>
 #include <set>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -30,7 +32,7 @@ Json boxesOf(const SafetensorsFile &file) {
   for (const auto &[name, view] : file.tensors()) {
     std::vector<int64_t> begin;
     if (auto text = file.metadata().find(name); text != file.metadata().end())
-      if (!parseBegin(text->second, view.shape.size(), begin)) begin.clear();
+      if (std::optional<StoredBox> box = parseStoredBox(text->second, view.shape.size())) begin = box->begin;
     boxes.push_back({name, begin, view.shape});
   }
   return boxes;
@@ -63,6 +65,19 @@ std::string Mirror::folderOf(const Launch &launch) {
   return fmt::format("/dev/shm/cleave-{}-{}-{}/{}", ::getuid(), launch.host, launch.port, launch.rank);
 }
 
+Status Mirror::claim(const std::string &folder) {
+  const std::string ofRun = fs::path(folder).parent_path().string();
+  if (::mkdir(ofRun.c_str(), 0700) != 0 && errno != EEXIST)
+    return runError(fmt::format("{}: cannot be made: {}", ofRun, std::strerror(errno)));
+  struct stat found{};
+  if (::lstat(ofRun.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() ||
+      (found.st_mode & 022) != 0)
+    return inputError(fmt::format("{}: is not a folder that only this user can write; states are kept there", ofRun));
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  return failure ? runError(fmt::format("{}: cannot be made: {}", folder, failure.message())) : Status::ok();
+}
+
 void Mirror::remove(const std::string &folder) {
   std::error_code failure;
   fs::remove_all(folder, failure);
@@ -77,9 +92,7 @@ Status Mirror::noteHosts(const std::string &folder, const std::vector<std::strin
   std::error_code failure;
   const std::string file = folder + "/hosts";
   if (hosts.empty() || fs::exists(file, failure)) return Status::ok();
-  fs::create_directories(folder, failure);
-  if (failure) return runError(fmt::format("{}: cannot be made: {}", folder, failure.message()));
-  fs::permissions(fs::path(folder).parent_path(), fs::perms::owner_all, failure);
+  CLEAVE_RETURN_IF_ERROR(claim(folder));
   return writeFileAtomically(fmt::format("{}\n", fmt::join(hosts, "\n")), file);
 }
 
@@ -105,11 +118,10 @@ bool Mirror::holdsAllOf(int64_t holder, int64_t owner) const {
 
 // A manifest that says which ranks' files are here.
 Status noteFiles(const std::string &folder, SnapshotManifest manifest) {
-  manifest.fileBytes.clear();
+  manifest.files.clear();
   for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
-    std::error_code failure;
-    const auto size = fs::file_size(folder + "/" + rankFileName(rank), failure);
-    manifest.fileBytes.push_back(failure ? -1 : static_cast<int64_t>(size));
+    Result<SnapshotManifest::File> file = describeRankFile(folder, rank, manifest.run);
+    manifest.files.push_back(file ? *file : SnapshotManifest::File{});
   }
   return writeManifest(folder, manifest);
 }
@@ -123,12 +135,12 @@ Status Mirror::writeFile(const std::string &into, int64_t owner) const {
       boxes.push_back({&parameter, engine.shardShape(self, parameter),
                        held.emplace_back(engine.shard(self, parameter, ShardAccess::Read))});
   CLEAVE_RETURN_IF_ERROR(engine.lastFailure());
-  return writeRankFile(into, owner, boxes);
+  return writeRankFile(into, owner, boxes, run);
 }
 
 Status Mirror::keep(int64_t step, const SamplerState &sampler) {
   SnapshotManifest manifest = ofPlan;
-  manifest.step = step, manifest.sampler = sampler;
+  manifest.step = step, manifest.sampler = sampler, manifest.run = run;
   std::error_code failure;
   const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
   fs::remove_all(partial, failure);
@@ -181,14 +193,14 @@ std::vector<int64_t> Mirror::stepsHere() const {
   return steps;
 }
 
-// By step: how many ranks' files make it whole, and the boxes of each file that is here.
+// By step and run, "40@5f0c": how many ranks' files make it whole, and the boxes of each file that is here.
 Json Mirror::inventory() const {
   Json all = Json::object();
   for (int64_t step : stepsHere()) {
     const std::string where = stepFolder(step, false);
     Result<SnapshotManifest> manifest = readManifest(where);
-    if (!manifest) continue;
-    Json &of = all[std::to_string(step)] = {{"ranks", manifest->ranks}, {"files", Json::object()}};
+    if (!manifest || (!run.empty() && manifest->run != run)) continue;
+    Json &of = all[fmt::format("{}@{}", step, manifest->run)] = {{"ranks", manifest->ranks}, {"files", Json::object()}};
     for (int64_t rank = 0; rank < manifest->ranks; ++rank) {
       std::error_code failure;
       if (!fs::exists(where + "/" + rankFileName(rank), failure)) continue;
@@ -226,21 +238,22 @@ namespace {
 
 // The newest step of which every rank's file is somewhere, and the first process that has each; "" for none.
 std::string newestWhole(const std::vector<Json> &all, std::map<int64_t, int> &providers) {
-  std::set<int64_t> steps;
+  std::set<std::pair<int64_t, std::string>> steps;
   for (const Json &one : all)
-    for (const auto &[step, of] : one.items()) steps.insert(std::stoll(step));
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    for (const auto &[step, of] : one.items()) steps.emplace(std::stoll(step), step);
+  for (auto at = steps.rbegin(); at != steps.rend(); ++at) {
+    const std::string &step = at->second;
     providers.clear();
     int64_t ranks = 0;
     for (size_t process = 0; process < all.size(); ++process) {
-      auto of = all[process].find(std::to_string(*step));
+      auto of = all[process].find(step);
       if (of == all[process].end()) continue;
       ranks = of->at("ranks").get<int64_t>();
       providers.emplace(manifestFile, static_cast<int>(process));
       for (const auto &[rank, boxes] : of->at("files").items())
         providers.emplace(std::stoll(rank), static_cast<int>(process));
     }
-    if (static_cast<int64_t>(providers.size()) == ranks + 1) return std::to_string(*step);
+    if (static_cast<int64_t>(providers.size()) == ranks + 1) return step;
   }
   providers.clear();
   return "";

@@ -27,6 +27,8 @@ public:
   // This process' folder of a run, the same in all its attempts: of the place where the ranks meet, and the number that
   // the launcher gave this one.
   static std::string folderOf(const Launch &launch);
+  // Makes it, for nobody else. Error: another user made the folder of the run, or could write in it.
+  static Status claim(const std::string &folder);
   static void remove(const std::string &folder);
   // Removes the folders of all its processes on this host, those that were lost, too.
   static void removeRun(const std::string &folder);
@@ -34,6 +36,8 @@ public:
   static Status noteHosts(const std::string &folder, const std::vector<std::string> &hosts);
   static std::vector<std::string> notedHosts(const std::string &folder);
 
+  // Of which training states are kept, and collected: SnapshotManifest::run. Empty: of any.
+  void setRun(const std::string &of) { run = of; }
   // Error: no room, a process that does not answer.
   Status keep(int64_t step, const SamplerState &sampler);
   // Brings the files of the newest step that the processes have together into this one's folder, those that it needs
@@ -55,6 +59,7 @@ private:
   Executor &engine;
   const SnapshotManifest ofPlan; // all that is the same at every step: its fingerprint is a hash of the whole plan
   const std::string folder;
+  std::string run;
   const double seconds;
   const int self, processes;
   int distance = 1; // to the neighbour that keeps this process' file

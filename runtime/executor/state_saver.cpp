@@ -23,12 +23,15 @@ StateSaver::~StateSaver() {
 }
 
 Status StateSaver::prepare(bool goesOn, bool overwrite) {
-  Status status;
-  if (isFirst())
-    status = prepareSnapshotFolder(options.folder,
-                                   {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep});
-  if (status && goesOn) best = bestLossIn(options.folder);
-  return status;
+  if (!isFirst()) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(prepareSnapshotFolder(
+      options.folder, {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep}, lock));
+  return Status::ok();
+}
+
+void StateSaver::begin(const std::string &run, std::optional<double> bestLoss) {
+  ofPlan.run = run;
+  best = bestLoss;
 }
 
 // A process takes at most this long to write its devices' parameters, another one's too: disks are seldom as slow as
@@ -46,7 +49,7 @@ Status StateSaver::meet(double seconds) {
 Status StateSaver::settle() {
   failure = writing.get();
   CLEAVE_RETURN_IF_ERROR(meet(options.seconds + writingSeconds()));
-  Result<bool> agreed = engine.fabric().agree(isFirst() && !failure ? 1 : 0);
+  Result<bool> agreed = engine.fabric().agree(isFirst() && !failure ? 1 : 0, options.seconds);
   if (!agreed) return agreed.status();
   if (failure && !*agreed) failure = runError("another process could not write its part");
   return Status::ok();

@@ -8,6 +8,7 @@
 #pragma once
 #include "runtime/device/cpu/arena.h"
 #include "runtime/executor/executor.h"
+#include "runtime/state/folder_lock.h"
 #include "runtime/state/snapshot.h"
 #include <deque>
 #include <functional>
@@ -29,8 +30,10 @@ public:
   StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options);
   ~StateSaver(); // waits for the thread
 
-  // Sees on the first process that the folder can take the run's snapshots (prepareSnapshotFolder).
+  // On the first process: locks the folder, and sees that it can take the run's snapshots (prepareSnapshotFolder).
   Status prepare(bool goesOn, bool overwrite);
+  // On all processes: SnapshotManifest::run, and the lowest loss of the snapshots that are there.
+  void begin(const std::string &run, std::optional<double> bestLoss);
   struct State {
     int64_t step = 0; // steps done
     SamplerState sampler;
@@ -56,7 +59,8 @@ private:
 
   const plan::Plan &source;
   Executor &engine;
-  const SnapshotManifest ofPlan; // all that is the same in every snapshot: its fingerprint is a hash of the whole plan
+  FolderLock lock;
+  SnapshotManifest ofPlan; // all that is the same in every snapshot: its fingerprint is a hash of the whole plan
   const SaveOptions options;
   int64_t bytes = 0, ownBytes = 0; // of a snapshot; of this process' part
   Arena copy;                      // of the own part; kept, since fresh memory costs more than copying

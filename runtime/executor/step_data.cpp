@@ -1,5 +1,6 @@
 #include "runtime/executor/step_data.h"
 #include "runtime/data/lengths.h"
+#include "runtime/plan/digest.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include <algorithm>
@@ -31,6 +32,25 @@ Status StepData::open(const std::optional<std::string> &path) {
   if (!made) return made.status();
   evaluateFeeds = std::move(*made);
   return Status::ok();
+}
+
+std::string StepData::digest() const {
+  constexpr int64_t looked = 16;
+  if (!train()) return "";
+  const int64_t samples = train()->size();
+  Digest digest;
+  digest.add(std::to_string(samples));
+  std::vector<std::byte> bytes;
+  for (size_t field = 0; field < train()->fields().size(); ++field)
+    for (int64_t i = 0; i < std::min(looked, samples); ++i) {
+      const Field &of = train()->fields()[field];
+      const int64_t sample =
+          of.withoutSamples ? 0 : i * (samples - 1) / std::max<int64_t>(1, std::min(looked, samples) - 1);
+      bytes.assign(static_cast<size_t>(of.bytes()), std::byte{});
+      const Status read = train()->fill(field, {&sample, 1}, bytes.data());
+      digest.add(read ? std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()) : read.message());
+    }
+  return hexOf(digest.finish().substr(0, 8));
 }
 
 Status StepData::openDataset(const std::optional<std::string> &path) {

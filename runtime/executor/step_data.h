@@ -30,6 +30,7 @@ public:
   Status bind(const std::string &input, const void *data, int64_t bytes);
 
   int64_t stepsOfEpoch() const; // 0 without data
+  std::string digest() const;   // of the number of training samples and some of them: what processes compare
   bool evaluates() const { return evaluateEvery > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
 

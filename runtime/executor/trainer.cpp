@@ -3,6 +3,7 @@
 #include "runtime/executor/event_file.h"
 #include "runtime/executor/metrics_file.h"
 #include "runtime/executor/mirror.h"
+#include "runtime/executor/run_record.h"
 #include "runtime/executor/schedule.h"
 #include "runtime/executor/state_saver.h"
 #include "runtime/executor/step_data.h"
@@ -12,17 +13,29 @@
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
+#include "runtime/state/changes.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
 
 namespace cleave::runtime {
 namespace {
+
+// A snapshot that rank 0 proposes to go on from.
+struct SnapshotChoice {
+  std::string path, checksum, run; // "": there is none
+  int64_t step = -1;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SnapshotChoice, path, checksum, run, step)
+};
 
 class PlanTrainer final : public Trainer {
 public:
@@ -65,7 +78,16 @@ private:
   Status readData(const std::function<Status()> &read); // and counts the time
   Status loadParameters();
   Status openState();
-  Result<std::unique_ptr<Snapshot>> newestState(bool goesOn);
+  Ranks ranks() const {
+    const auto own = std::ssize(engine->devices());
+    return {engine->fabric(), engine->mesh().numDevices() / own, preparationSeconds};
+  }
+  Status agreeOnRun();
+  Status openFolder();
+  Status goOn();
+  Result<SnapshotChoice> nextChoice();
+  Result<bool> take(Result<std::unique_ptr<Snapshot>> opened, const SnapshotChoice *choice);
+  Status checkChanges(const SnapshotManifest &manifest, const std::string &path);
   Status resume(const Snapshot &saved);
   bool isSnapshotDue(int64_t step) const { // after so many steps
     return saver && (step == total || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
@@ -96,6 +118,8 @@ private:
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
   std::string resumedFrom;              // a snapshot
+  std::string run;                      // SnapshotManifest::run
+  std::vector<std::string> candidates;  // on rank 0: snapshots that were not proposed yet, the newest last
   int64_t begun = 0;                    // steps, of which `done` are finished
   int64_t endOfLast = 0;                // step, on the clock
   int64_t dataNanoseconds = 0;          // of the step under way
@@ -112,7 +136,7 @@ Status PlanTrainer::open() {
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, options.network);
   if (!fabric) return fabric.status();
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
-  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(fingerprint));
+  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(fingerprint), options.stepTimeout);
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
@@ -130,9 +154,26 @@ Status PlanTrainer::open() {
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   data = std::make_unique<StepData>(source, *engine);
-  CLEAVE_RETURN_IF_ERROR(data->open(options.data));
+  CLEAVE_RETURN_IF_ERROR(ranks().outcome(data->open(options.data)));
   total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
+  CLEAVE_RETURN_IF_ERROR(agreeOnRun());
   return openState();
+}
+
+// What ranks do together, and what they read, before one of them does it.
+Status PlanTrainer::agreeOnRun() {
+  std::error_code failure;
+  const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
+  return ranks().agreeOn({{"the number of steps", std::to_string(total)},
+                          {"--snapshot", folder},
+                          {"--snapshot-every", std::to_string(options.snapshotEvery)},
+                          {"--keep", std::to_string(options.keep.newest)},
+                          {"--keep-best", options.keep.best ? "given" : "not given"},
+                          {"--resume", options.resume ? "given" : "not given"},
+                          {"--overwrite", options.overwrite ? "given" : "not given"},
+                          {"--accept-changes", options.acceptChanges ? "given" : "not given"},
+                          {"--mirror", std::to_string(options.mirrorEvery)},
+                          {"the data's digest", data->digest()}});
 }
 
 // Begins at the model's weights or at a snapshot.
@@ -142,44 +183,140 @@ Status PlanTrainer::openState() {
     return inputError("--resume needs --snapshot DIR: the folder to resume from");
   if (options.keep.best && !data->evaluates())
     return inputError("--keep-best needs an evaluation: the recipe has no `eval`");
-  const bool goesOn = hasFolder && options.resume && !isFreshSnapshotFolder(options.snapshots);
-  if (hasFolder) {
+  if (hasFolder)
     saver = std::make_unique<StateSaver>(source, *engine,
                                          SaveOptions{options.snapshots, options.keep, options.stepTimeout,
                                                      [this](const std::string &text) { warn(text); }});
-    CLEAVE_RETURN_IF_ERROR(saver->prepare(goesOn, options.overwrite));
-  }
+  CLEAVE_RETURN_IF_ERROR(ranks().outcome(isFirstProcess() && saver ? openFolder() : Status::ok()));
   if (!options.runFolder.empty())
-    CLEAVE_RETURN_IF_ERROR(Mirror::noteHosts(options.runFolder, engine->fabric().hosts()));
-  if (options.mirrorEvery > 0)
+    CLEAVE_RETURN_IF_ERROR(ranks().outcome(Mirror::noteHosts(options.runFolder, engine->fabric().hosts())));
+  if (options.mirrorEvery > 0) {
+    CLEAVE_RETURN_IF_ERROR(ranks().outcome(Mirror::claim(options.runFolder)));
     mirror = std::make_unique<Mirror>(source, *engine, options.runFolder, options.stepTimeout);
-  Result<std::unique_ptr<Snapshot>> newest = newestState(goesOn);
-  if (!newest) return newest.status();
-  CLEAVE_RETURN_IF_ERROR(*newest ? resume(**newest) : loadParameters());
-  if (*newest) {
-    resumedFrom = (*newest)->path();
-    note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   }
+  CLEAVE_RETURN_IF_ERROR(goOn());
+  if (!resumedFrom.empty()) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
 }
 
-// The newest state that snapshots and the processes' memory have; null: neither has one.
-Result<std::unique_ptr<Snapshot>> PlanTrainer::newestState(bool goesOn) {
-  std::unique_ptr<Snapshot> newest;
-  if (goesOn) {
-    Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(options.snapshots);
-    if (!opened) return opened.status();
-    newest = std::move(*opened);
+// Rank 0 alone looks at the folder: what ranks see of a shared one may differ.
+Status PlanTrainer::openFolder() {
+  bool goesOn = false;
+  if (options.resume) {
+    Result<bool> isFresh = isFreshSnapshotFolder(options.snapshots);
+    if (!isFresh) return isFresh.status();
+    goesOn = !*isFresh;
   }
-  if (!mirror || !options.resume) return newest;
-  Result<std::string> kept = mirror->collect();
-  if (!kept) return kept.status();
-  if (kept->empty()) return newest;
-  Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(*kept);
-  if (!opened) return opened.status();
-  if (!newest || (*opened)->manifest().step > newest->manifest().step) newest = std::move(*opened);
-  return newest;
+  CLEAVE_RETURN_IF_ERROR(saver->prepare(goesOn, options.overwrite));
+  if (!goesOn) return Status::ok();
+  Result<std::vector<std::string>> listed = snapshotsIn(options.snapshots);
+  if (!listed) return listed.status();
+  if (listed->empty()) return inputError(options.snapshots + ": holds no snapshot");
+  candidates.assign(listed->rbegin(), listed->rend());
+  return Status::ok();
+}
+
+std::string randomDigits() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+// From the newest state that all ranks can read, in snapshots or in the processes' memory; else from the weights.
+Status PlanTrainer::goOn() {
+  const bool goesOn = !candidates.empty();
+  Result<SnapshotChoice> choice = nextChoice();
+  if (!choice) return choice.status();
+  Result<bool> isTaken = false;
+  if (mirror && options.resume) {
+    mirror->setRun(choice->run);
+    Result<std::string> kept = mirror->collect();
+    if (!kept) return kept.status();
+    Result<std::unique_ptr<Snapshot>> opened = inputError("");
+    if (!kept->empty()) opened = Snapshot::open(*kept);
+    if (!kept->empty() && !(opened && (*opened)->manifest().step <= choice->step))
+      isTaken = take(std::move(opened), nullptr);
+  }
+  while (isTaken && !*isTaken && !choice->path.empty()) {
+    isTaken = take(Snapshot::open(choice->path), &*choice);
+    if (!isTaken || *isTaken) break;
+    choice = nextChoice();
+    if (!choice) return choice.status();
+  }
+  if (!isTaken) return isTaken.status();
+  CLEAVE_RETURN_IF_ERROR(ranks().outcome(
+      !*isTaken && goesOn ? inputError(options.snapshots + ": holds no snapshot that all ranks can read")
+                          : Status::ok()));
+  if (!*isTaken) CLEAVE_RETURN_IF_ERROR(ranks().outcome(loadParameters()));
+  std::optional<double> best;
+  if (goesOn && isFirstProcess()) best = bestLossIn(options.snapshots);
+  if (run.empty()) run = randomDigits();
+  // All ranks go on as rank 0: in the run, and from the loss that the best snapshot has.
+  const nlohmann::json mine = {{"run", run}, {"best", best ? nlohmann::json(*best) : nlohmann::json()}};
+  Result<std::string> text = ranks().fromRank0(mine.dump());
+  if (!text) return text.status();
+  const nlohmann::json told = nlohmann::json::parse(*text, nullptr, false);
+  if (!told.is_object()) return runError("rank 0 sent something else than the run's name");
+  run = told.value("run", "");
+  if (auto loss = told.find("best"); loss != told.end() && loss->is_number()) best = loss->get<double>();
+  if (saver) saver->begin(run, best);
+  if (mirror) mirror->setRun(run);
+  return Status::ok();
+}
+
+// Rank 0's newest snapshot that was not proposed yet; on rank 0 it says why damaged ones are not.
+Result<SnapshotChoice> PlanTrainer::nextChoice() {
+  SnapshotChoice choice;
+  while (!candidates.empty() && choice.path.empty()) {
+    const std::string path = std::move(candidates.back());
+    candidates.pop_back();
+    Result<SnapshotManifest> manifest = readManifest(path);
+    if (manifest)
+      choice = {path, manifest->checksum, manifest->run, manifest->step};
+    else
+      warn(manifest.status().message() + "; an older snapshot is taken, if there is one");
+  }
+  Result<std::string> text = ranks().fromRank0(nlohmann::json(choice).dump());
+  if (!text) return text.status();
+  try {
+    return nlohmann::json::parse(*text).get<SnapshotChoice>();
+  } catch (const nlohmann::json::exception &) {
+    return runError("rank 0 sent something else than the snapshot to go on from");
+  }
+}
+
+// What is not as it was when the snapshot was written is told. Error: it would be another training.
+Status PlanTrainer::checkChanges(const SnapshotManifest &manifest, const std::string &path) {
+  const Changes changes = changesSince(manifest, source);
+  if (!changes.refused.empty() && !options.acceptChanges)
+    return inputError(fmt::format("{}: is of another training: {}; --accept-changes goes on all the same", path,
+                                  fmt::join(changes.refused, "; ")));
+  std::vector<std::string> all = changes.refused;
+  all.insert(all.end(), changes.told.begin(), changes.told.end());
+  if (!all.empty()) note(fmt::format("changed since {}: {}", path, fmt::join(all, "; ")));
+  return Status::ok();
+}
+
+// Whether all ranks could read this state, and have it now. Error: it is of another training or of another folder.
+Result<bool> PlanTrainer::take(Result<std::unique_ptr<Snapshot>> opened, const SnapshotChoice *choice) {
+  Status fits;
+  if (opened && choice && (*opened)->manifest().checksum != choice->checksum)
+    fits = inputError(choice->path + " is another snapshot here than on rank 0: all ranks need one folder");
+  if (opened && fits) fits = checkResumes(**opened, source);
+  if (opened && fits) fits = checkChanges((*opened)->manifest(), (*opened)->path());
+  CLEAVE_RETURN_IF_ERROR(ranks().outcome(fits));
+  const Status status = opened ? resume(**opened) : opened.status();
+  if (!status) warn(status.message());
+  Result<uint64_t> failed = engine->fabric().largest(status ? 0 : 1, preparationSeconds);
+  if (!failed) return failed.status();
+  if (*failed != 0) {
+    if (choice && isFirstProcess())
+      warn(choice->path + ": cannot be read by all ranks; an older snapshot is taken, if there is one");
+    return false;
+  }
+  resumedFrom = (*opened)->path();
+  run = (*opened)->manifest().run;
+  return true;
 }
 
 void PlanTrainer::note(const std::string &text) const {

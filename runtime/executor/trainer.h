@@ -46,6 +46,7 @@ struct TrainOptions {
   int64_t snapshotEvery = 0;    // steps
   KeptSnapshots keep = {};      // others are removed. With `best` one is written after each best evaluation, too
   bool resume = false;          // from the newest snapshot in `snapshots`, if there is one
+  bool acceptChanges = false;   // a resume with another model, loss or seed goes on all the same
   bool overwrite = false;       // another run's snapshots in `snapshots` are removed
   std::string trace = {};       // Chrome trace
   int64_t traceFrom = 1, traceTo = 0; // its steps; 0: from there on, as many as fit

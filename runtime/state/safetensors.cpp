@@ -136,7 +136,8 @@ Status SafetensorsFile::parse(const std::string &path) {
   // Not the ordered kind, whose time grows with the square of the keys.
   const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
   if (!header.is_object()) return inputError(path + ": its header is damaged");
-  uint64_t room = bytes.size() - 8 - length;
+  headerBytes = 8 + length;
+  uint64_t room = bytes.size() - headerBytes;
   try {
     for (const auto &[name, entry] : header.items()) {
       if (name == "__metadata__") {

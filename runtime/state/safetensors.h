@@ -75,13 +75,15 @@ public:
   int64_t offsetOf(const TensorView &view) const { // of its bytes in the file
     return reinterpret_cast<const char *>(view.bytes.data()) - file->bytes().data();
   }
-  void releasePages() const { file->releasePages(); } // see MappedFile
+  std::string_view header() const { return file->bytes().substr(0, headerBytes); } // its length and its text
+  void releasePages() const { file->releasePages(); }                              // see MappedFile
 
 private:
   SafetensorsFile() = default;
   Status parse(const std::string &path);
 
   std::shared_ptr<MappedFile> file;
+  size_t headerBytes = 0;
   std::map<std::string, TensorView> views;
   std::map<std::string, std::string> meta;
 };

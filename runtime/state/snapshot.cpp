@@ -1,6 +1,7 @@
 #include "runtime/state/snapshot.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
+#include "runtime/state/checksum.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
 #include <cstring>
@@ -52,15 +53,18 @@ void copyCommon(const Shard &common, const Shard &stored, const std::byte *from,
 
 } // namespace
 
-bool parseBegin(const std::string &text, size_t rank, std::vector<int64_t> &begin) {
+std::optional<StoredBox> parseStoredBox(const std::string &text, size_t rank) {
+  StoredBox box;
   const char *at = text.c_str();
   for (size_t i = 0; i < rank; ++i) {
     char *end = nullptr;
-    begin.push_back(std::strtoll(at, &end, 10));
-    if (end == at) return false;
+    box.begin.push_back(std::strtoll(at, &end, 10));
+    if (end == at) return std::nullopt;
     at = end + (*end == ',');
   }
-  return *at == '\0';
+  if (*at != ' ') return std::nullopt;
+  box.checksum = at + 1;
+  return box;
 }
 
 std::string planFingerprint(const plan::Plan &plan) {
@@ -86,6 +90,7 @@ SnapshotManifest manifestOf(const plan::Plan &plan) {
   manifest.seed = plan.training().seed();
   manifest.fingerprint = planFingerprint(plan);
   manifest.modelPath = plan.model_path();
+  manifest.modelDigest = plan.model_digest();
   manifest.recipe = plan.recipe_yaml();
   manifest.ranks = 1;
   for (const plan::MeshAxis &axis : plan.mesh().axes()) manifest.ranks *= axis.size();
@@ -140,6 +145,7 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
   if (auto found = boxes.find(name); found != boxes.end())
     for (const Stored &stored : found->second)
       if (std::optional<Shard> common = intersection(box, stored.box)) {
+        if (!isWhole(stored)) return fail("is damaged: its bytes are not those that were written");
         copyCommon(*common, stored.box, stored.view.bytes.data(), box, out.data(), unit);
         copied += elementCount(common->size);
       }
@@ -147,22 +153,37 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
   return Status::ok();
 }
 
+bool Snapshot::isWhole(const Stored &stored) const {
+  {
+    const std::lock_guard lock(mutex);
+    if (checked.contains(&stored)) return true;
+  }
+  if (checksumOf(stored.view.bytes) != stored.checksum) return false;
+  const std::lock_guard lock(mutex);
+  checked.insert(&stored);
+  return true;
+}
+
 Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, SnapshotManifest manifest) {
   std::unique_ptr<Snapshot> snapshot(new Snapshot);
   snapshot->where = path;
   snapshot->content = std::move(manifest);
   for (int64_t rank = 0; rank < snapshot->content.ranks; ++rank) {
-    if (snapshot->content.fileBytes[static_cast<size_t>(rank)] < 0) continue;
+    const SnapshotManifest::File &told = snapshot->content.files[static_cast<size_t>(rank)];
+    if (told.bytes < 0) continue;
     std::string file = (fs::path(path) / rankFileName(rank)).string();
     Result<std::unique_ptr<SafetensorsFile>> opened = SafetensorsFile::open(file);
     if (!opened) return opened.status();
+    if (checksumOf(std::as_bytes(std::span((*opened)->header()))) != told.checksum)
+      return inputError(fmt::format("{}: its header is damaged: it is not what the manifest says", file));
     for (const auto &[name, view] : (*opened)->tensors()) {
       auto tensor = snapshot->content.tensors.find(name);
-      Stored stored{{{}, view.shape}, view};
-      auto begin = (*opened)->metadata().find(name);
-      bool fits = tensor != snapshot->content.tensors.end() && begin != (*opened)->metadata().end() &&
-                  tensor->second.dtype == view.dtype && tensor->second.shape.size() == view.shape.size() &&
-                  parseBegin(begin->second, view.shape.size(), stored.box.begin);
+      auto text = (*opened)->metadata().find(name);
+      std::optional<StoredBox> box;
+      if (text != (*opened)->metadata().end()) box = parseStoredBox(text->second, view.shape.size());
+      bool fits = box && tensor != snapshot->content.tensors.end() && tensor->second.dtype == view.dtype &&
+                  tensor->second.shape.size() == view.shape.size();
+      Stored stored{{box ? box->begin : std::vector<int64_t>(), view.shape}, view, box ? box->checksum : ""};
       for (size_t i = 0; fits && i < view.shape.size(); ++i)
         fits = stored.box.begin[i] >= 0 && stored.box.begin[i] <= tensor->second.shape[i] - view.shape[i];
       if (!fits) return inputError(fmt::format("{}: tensor '{}' does not fit the manifest", file, name));

@@ -1,8 +1,10 @@
 // Snapshots: everything a run needs to go on bit for bit. A folder of them; each is written under a temporary name and
 // renamed when it is whole, so that a crash at any moment leaves the old one or the new one.
 //
-//     DIR/step-00000100/manifest.json          step, data position, seed, plan fingerprint, every tensor's global shape
-//                      /rank-0000.safetensors  the boxes of tensors that rank 0 owns
+//     DIR/step-00000100/manifest.json          step, data position, seed, plan fingerprint, every tensor's global
+//     shape,
+//                                              checksums of the rank files' headers and of itself
+//                      /rank-0000.safetensors  the boxes of tensors that rank 0 owns; its header has their checksums
 //     DIR/.step-00000200.partial/...           left by a crash: ignored, removed by the next snapshot
 //
 // Every rank writes only what it holds, and of what several hold equal copies only the first writes. Loading puts the
@@ -17,10 +19,12 @@
 #include "plan/plan.pb.h"
 #include "runtime/data/sampler.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/state/folder_lock.h"
 #include "runtime/state/safetensors.h"
 #include "runtime/status.h"
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,8 +51,15 @@ struct SnapshotManifest {
     std::vector<Piece> pieces; // tensors of the ONNX file that it is stacked of, one an index of the first dimension
   };
   std::map<std::string, Tensor> tensors;
-  std::vector<int64_t> fileBytes; // of every rank's file
+  struct File {
+    int64_t bytes = -1;   // -1: it lies elsewhere
+    std::string checksum; // of its header
+  };
+  std::vector<File> files; // of every rank
+  std::string run;         // random digits of a training, the same in all its attempts
+  std::string checksum;    // of all else here; writeManifest sets it in the file
   std::string modelPath;
+  std::string modelDigest;        // of the plan
   std::string recipe;             // of the plan, as YAML: how the model's parameters were told apart
   std::optional<double> evalLoss; // of an evaluation after this step
 };
@@ -71,19 +82,22 @@ std::string planFingerprint(const plan::Plan &plan);
 // Steps and sampler are left for the caller.
 SnapshotManifest manifestOf(const plan::Plan &plan);
 
-// There is nothing to resume from, and nothing that a person took for it: no folder, or only what crashes left.
-bool isFreshSnapshotFolder(const std::string &path);
+// There is nothing to resume from, and nothing that a person took for it: no folder, or only what crashes left. Error:
+// the folder cannot be listed.
+Result<bool> isFreshSnapshotFolder(const std::string &path);
+// The folder's snapshots, the newest first. Error: it cannot be listed.
+Result<std::vector<std::string>> snapshotsIn(const std::string &path);
 
 // Before a run: makes the folder, removes what crashes left, and sees that it can be written, with room for the
 // snapshots that will stand beside each other, of `bytes` each. Unless `goesOn`, snapshots that are there are another
 // run's: an error that names the ways out, or, with `overwrite`, removed. Errors: these, a folder that cannot be made
-// or written, a disk that is too full.
+// or written, a disk that is too full, another run that writes there now.
 struct SnapshotFolderUse {
   bool goesOn = false, overwrite = false;
   int64_t bytes = 0;
   KeptSnapshots keep = {};
 };
-Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use);
+Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use, FolderLock &lock);
 
 // Parameters that `device` writes: `snapshot` is set, and no device with a smaller number holds the same box.
 bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
@@ -100,13 +114,19 @@ struct CommitPatience {
   std::function<bool()> isAborted = {};
 };
 
-// The parts of a snapshot's folder. A value of -1 in `fileBytes` stands for a rank's file that lies elsewhere.
-Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes);
+// The parts of a snapshot's folder. `run` is the manifest's.
+Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes, const std::string &run);
+// What a manifest says of a rank's file that is there. Error: it is missing, damaged, or another run's.
+Result<SnapshotManifest::File> describeRankFile(const std::string &folder, int64_t rank, const std::string &run);
 Status writeManifest(const std::string &folder, const SnapshotManifest &manifest);
 // Error: there is none, it is damaged; with `checkFiles` a file that is missing or cut off, too.
 Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles = true);
-// Where a box of so many dimensions begins, as a rank file's metadata says it: "0,64". False: it says something else.
-bool parseBegin(const std::string &text, size_t rank, std::vector<int64_t> &begin);
+// What a rank file's metadata says of a box of so many dimensions: "0,64 06b05ab6733a618578af5f94892f3950".
+struct StoredBox {
+  std::vector<int64_t> begin;
+  std::string checksum; // of its bytes
+};
+std::optional<StoredBox> parseStoredBox(const std::string &text, size_t rank);
 
 class SnapshotWriter {
 public:
@@ -129,15 +149,16 @@ private:
 
 class Snapshot {
 public:
-  // `path`: one snapshot, or a folder of them (then the newest whole one). Errors: none there, a manifest or rank file
-  // that is damaged.
-  static Result<std::unique_ptr<Snapshot>> open(const std::string &path);
+  // `path`: one snapshot, or a folder of them: then the newest whole one; `tell` hears why newer ones are not taken.
+  // Errors: none there, a manifest or rank file that is damaged.
+  static Result<std::unique_ptr<Snapshot>> open(const std::string &path,
+                                                const std::function<void(const std::string &)> &tell = {});
   ~Snapshot();
 
   const SnapshotManifest &manifest() const { return content; }
   const std::string &path() const { return where; }
   // Writes the box of the named tensor, from whatever boxes are stored. Error: an unknown tensor, another type or
-  // shape, parts that no rank stored.
+  // shape, parts that no rank stored, bytes whose checksum is another.
   Status read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
               std::span<std::byte> out) const;
   void releasePages() const; // of what was read, see MappedFile
@@ -148,11 +169,15 @@ private:
   struct Stored {
     Shard box;
     TensorView view;
+    std::string checksum;
   };
+  bool isWhole(const Stored &stored) const;
   std::string where;
   SnapshotManifest content;
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   std::map<std::string, std::vector<Stored>> boxes;
+  mutable std::mutex mutex;
+  mutable std::set<const Stored *> checked;
 };
 
 // Why a snapshot cannot resume this plan, or ok: other parameters, shapes or types. A different split of the same

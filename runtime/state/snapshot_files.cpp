@@ -2,6 +2,8 @@
 // one.
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/state/checksum.h"
+#include "runtime/state/folder_lock.h"
 #include "runtime/state/snapshot.h"
 #include <algorithm>
 #include <cerrno>
@@ -23,8 +25,9 @@ using Json = nlohmann::ordered_json;
 namespace cleave::runtime {
 namespace {
 
-constexpr int formatVersion = 1;
-constexpr unsigned exchange = 2; // RENAME_EXCHANGE
+constexpr int formatVersion = 2;
+constexpr unsigned exchange = 2;      // RENAME_EXCHANGE
+const std::string runKey = "__run__"; // of a rank file's metadata
 
 Status systemError(const fs::path &path, const char *what, int failure) {
   return runError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(failure)));
@@ -38,18 +41,22 @@ Status syncFolder(const fs::path &path) {
   return result == 0 || failure == EINVAL ? Status::ok() : systemError(path, "cannot be flushed to the disk", failure);
 }
 
-// Snapshot folders by name, the oldest first.
-std::vector<fs::path> snapshotsIn(const fs::path &folder) {
+// The folder's entries; none where there is no folder. Error: it cannot be listed.
+Result<std::vector<fs::path>> entriesOf(const fs::path &folder) {
   std::vector<fs::path> found;
   std::error_code failure;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure))
-    if (entry.path().filename().string().starts_with("step-") && entry.is_directory(failure))
-      found.push_back(entry.path());
-  std::sort(found.begin(), found.end(), [](const fs::path &a, const fs::path &b) {
-    std::string left = a.filename().string(), right = b.filename().string();
-    return left.size() != right.size() ? left.size() < right.size() : left < right;
-  });
+  fs::directory_iterator entries(folder, failure);
+  for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) found.push_back(entries->path());
+  if (failure == std::errc::no_such_file_or_directory) return found;
+  if (failure) return inputError(fmt::format("{}: cannot be listed: {}", folder.string(), failure.message()));
   return found;
+}
+
+// What is said of a snapshot's bytes, without its own checksum.
+std::string checksumOf(nlohmann::json manifest) {
+  manifest.erase("checksum");
+  const std::string text = manifest.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return runtime::checksumOf(std::as_bytes(std::span(text)));
 }
 
 Json toJson(const SnapshotManifest &manifest) {
@@ -63,15 +70,20 @@ Json toJson(const SnapshotManifest &manifest) {
     for (const SnapshotManifest::Tensor::Piece &piece : tensor.pieces)
       tensors[name]["pieces"].push_back({{"name", piece.name}, {"original_shape", piece.originalShape}});
   }
+  Json files = Json::array();
+  for (const SnapshotManifest::File &file : manifest.files)
+    files.push_back({{"bytes", file.bytes}, {"checksum", file.checksum}});
   return {{"format", formatVersion},
           {"step", manifest.step},
           {"data", {{"epoch", manifest.sampler.epoch}, {"position", manifest.sampler.position}}},
           {"seed", manifest.seed},
           {"fingerprint", manifest.fingerprint},
           {"model", manifest.modelPath},
+          {"model_digest", manifest.modelDigest},
           {"recipe", manifest.recipe},
           {"ranks", manifest.ranks},
-          {"file_bytes", manifest.fileBytes},
+          {"run", manifest.run},
+          {"files", std::move(files)},
           {"eval_loss", manifest.evalLoss ? Json(*manifest.evalLoss) : Json()},
           {"tensors", std::move(tensors)}};
 }
@@ -94,16 +106,29 @@ void removeSnapshot(const fs::path &path) {
 // Removes the remains of crashes: snapshots that were being written or removed.
 void removeLeftovers(const fs::path &folder) {
   std::error_code failure;
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
-    std::string file = entry.path().filename().string();
+  Result<std::vector<fs::path>> entries = entriesOf(folder);
+  if (!entries) return;
+  for (const fs::path &entry : *entries) {
+    const std::string file = entry.filename().string();
     if (file.starts_with(".step-") && (file.ends_with(".partial") || file.ends_with(".removed")))
-      leftovers.push_back(entry.path());
+      fs::remove_all(entry, failure);
   }
-  for (const fs::path &leftover : leftovers) fs::remove_all(leftover, failure);
 }
 
 } // namespace
+
+Result<std::vector<std::string>> snapshotsIn(const std::string &path) {
+  Result<std::vector<fs::path>> entries = entriesOf(path);
+  if (!entries) return entries.status();
+  std::error_code failure;
+  std::erase_if(*entries, [&](const fs::path &entry) {
+    return !entry.filename().string().starts_with("step-") || !fs::is_directory(entry, failure);
+  });
+  std::ranges::sort(*entries, std::greater(), [](const fs::path &entry) {
+    return std::pair(entry.filename().string().size(), entry.filename().string());
+  });
+  return std::vector<std::string>(entries->begin(), entries->end());
+}
 
 std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
 
@@ -123,11 +148,17 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
     manifest.seed = json.at("seed").get<uint64_t>();
     manifest.fingerprint = json.at("fingerprint").get<std::string>();
     manifest.modelPath = json.at("model").get<std::string>();
+    manifest.modelDigest = json.at("model_digest").get<std::string>();
     manifest.recipe = json.value("recipe", "");
     if (auto loss = json.find("eval_loss"); loss != json.end() && loss->is_number())
       manifest.evalLoss = loss->get<double>();
     manifest.ranks = json.at("ranks").get<int64_t>();
-    manifest.fileBytes = json.at("file_bytes").get<std::vector<int64_t>>();
+    manifest.run = json.at("run").get<std::string>();
+    manifest.checksum = json.at("checksum").get<std::string>();
+    if (checksumOf(json) != manifest.checksum)
+      return inputError(path.string() + ": its manifest.json is damaged: its checksum is another");
+    for (const auto &entry : json.at("files"))
+      manifest.files.push_back({entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>()});
     for (const auto &[name, entry] : json.at("tensors").items()) {
       SnapshotManifest::Tensor &tensor = manifest.tensors[name];
       tensor.dtype = dtypeOf(entry.at("dtype").get<std::string>());
@@ -144,14 +175,14 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
   } catch (const nlohmann::json::exception &error) {
     return inputError(fmt::format("{}: its manifest.json is damaged: {}", path.string(), error.what()));
   }
-  if (static_cast<size_t>(manifest.ranks) != manifest.fileBytes.size())
-    return inputError(path.string() + ": its manifest.json is damaged: file_bytes");
+  if (static_cast<size_t>(manifest.ranks) != manifest.files.size())
+    return inputError(path.string() + ": its manifest.json is damaged: files");
   for (int64_t rank = 0; checkFiles && rank < manifest.ranks; ++rank) {
-    if (manifest.fileBytes[static_cast<size_t>(rank)] < 0) continue;
+    if (manifest.files[static_cast<size_t>(rank)].bytes < 0) continue;
     std::error_code failure;
     fs::path part = path / rankFileName(rank);
     auto size = fs::file_size(part, failure);
-    if (failure || static_cast<int64_t>(size) != manifest.fileBytes[static_cast<size_t>(rank)])
+    if (failure || static_cast<int64_t>(size) != manifest.files[static_cast<size_t>(rank)].bytes)
       return inputError(fmt::format("{}: is missing or cut off", part.string()));
   }
   return manifest;
@@ -163,21 +194,40 @@ SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest, Ke
     : folder(std::move(folder)), name(fmt::format("step-{:08}", manifest.step)), manifest(std::move(manifest)),
       keep(keep) {}
 
-std::string SnapshotWriter::partial() const { return (fs::path(folder) / ("." + name + ".partial")).string(); }
+std::string SnapshotWriter::partial() const {
+  return (fs::path(folder) / fmt::format(".{}{}{}.partial", name, manifest.run.empty() ? "" : ".", manifest.run))
+      .string();
+}
 
-Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes) {
+Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes, const std::string &run) {
   std::vector<TensorView> tensors;
-  std::map<std::string, std::string> begins;
+  std::map<std::string, std::string> metadata = {{runKey, run}};
   for (const HeldBox &held : boxes) {
     const std::string &tensor = held.parameter->name();
     tensors.push_back({tensor, held.parameter->dtype(), held.box.size, held.bytes});
-    begins[tensor] = fmt::format("{}", fmt::join(held.box.begin, ","));
+    metadata[tensor] = fmt::format("{} {}", fmt::join(held.box.begin, ","), runtime::checksumOf(held.bytes));
   }
-  return writeSafetensors((fs::path(folder) / rankFileName(rank)).string(), tensors, begins);
+  return writeSafetensors((fs::path(folder) / rankFileName(rank)).string(), tensors, metadata);
+}
+
+Result<SnapshotManifest::File> describeRankFile(const std::string &folder, int64_t rank, const std::string &run) {
+  const fs::path path = fs::path(folder) / rankFileName(rank);
+  std::error_code failure;
+  const uintmax_t bytes = fs::file_size(path, failure);
+  if (failure) return inputError(fmt::format("{}: {}", path.string(), failure.message()));
+  Result<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::open(path.string());
+  if (!file) return file.status();
+  auto of = (*file)->metadata().find(runKey);
+  if (of == (*file)->metadata().end() || of->second != run)
+    return inputError(path.string() + ": was written by another run");
+  return SnapshotManifest::File{static_cast<int64_t>(bytes),
+                                runtime::checksumOf(std::as_bytes(std::span((*file)->header())))};
 }
 
 Status writeManifest(const std::string &folder, const SnapshotManifest &manifest) {
-  std::string text = toJson(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json json = toJson(manifest);
+  json["checksum"] = checksumOf(nlohmann::json(json));
+  std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   return writeFileAtomically(text, (fs::path(folder) / "manifest.json").string());
 }
 
@@ -185,7 +235,7 @@ Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
   std::error_code failure;
   fs::create_directories(partial(), failure);
   if (failure) return systemError(partial(), "cannot be made", failure.value());
-  Status written = writeRankFile(partial(), rank, boxes);
+  Status written = writeRankFile(partial(), rank, boxes, manifest.run);
   // The mark is a new name at least: a full disk takes it without its text.
   if (!written) std::ofstream(fs::path(partial()) / failedFileName(rank)) << written.message();
   return written;
@@ -217,17 +267,18 @@ Status SnapshotWriter::awaitRanks(const CommitPatience &patience) {
 Status SnapshotWriter::commit(const CommitPatience &patience) {
   std::error_code failure;
   CLEAVE_RETURN_IF_ERROR(awaitRanks(patience));
-  manifest.fileBytes.clear();
+  manifest.files.clear();
   Status missing;
   for (int64_t rank = 0; rank < manifest.ranks && missing; ++rank) {
-    fs::path part = fs::path(partial()) / rankFileName(rank);
-    auto size = fs::file_size(part, failure);
+    Result<SnapshotManifest::File> file = describeRankFile(partial(), rank, manifest.run);
+    if (file) {
+      manifest.files.push_back(*file);
+      continue;
+    }
     std::string why;
     std::getline(std::ifstream(fs::path(partial()) / failedFileName(rank)), why);
-    if (failure)
-      missing = runError(fmt::format("{}: rank {} has not written its part of the snapshot{}{}", folder + "/" + name,
-                                     rank, why.empty() ? "" : ": ", why));
-    manifest.fileBytes.push_back(static_cast<int64_t>(size));
+    missing = runError(fmt::format("{}: rank {} has not written its part of the snapshot: {}", folder + "/" + name,
+                                   rank, why.empty() ? file.status().message() : why));
   }
   if (missing) missing = writeManifest(partial(), manifest);
   if (missing) missing = syncFolder(partial());
@@ -259,13 +310,14 @@ void SnapshotWriter::discard() const {
 
 // All but those that are kept; with the best one its link.
 void SnapshotWriter::removeOld(const std::string &own) const {
-  std::vector<fs::path> all = snapshotsIn(folder);
+  Result<std::vector<std::string>> all = snapshotsIn(folder);
+  if (!all) return;
   fs::path best;
   if (keep.best) {
     double lowest = 0;
-    for (const fs::path &path : all)
-      if (Result<SnapshotManifest> read = readManifest(path); read && read->evalLoss)
-        if (best.empty() || *read->evalLoss < lowest) best = path, lowest = *read->evalLoss;
+    for (auto path = all->rbegin(); path != all->rend(); ++path)
+      if (Result<SnapshotManifest> read = readManifest(*path); read && read->evalLoss)
+        if (best.empty() || *read->evalLoss < lowest) best = *path, lowest = *read->evalLoss;
     std::error_code failure;
     const fs::path link = fs::path(folder) / "best", made = fs::path(folder) / ".best.partial";
     fs::remove(made, failure);
@@ -273,42 +325,52 @@ void SnapshotWriter::removeOld(const std::string &own) const {
     if (!best.empty()) fs::rename(made, link, failure);
   }
   const auto newest = static_cast<size_t>(std::max<int64_t>(1, keep.newest));
-  for (size_t i = 0; i + newest < all.size(); ++i)
-    if (all[i] != own && all[i] != best) removeSnapshot(all[i]);
+  for (size_t i = newest; i < all->size(); ++i)
+    if ((*all)[i] != own && (*all)[i] != best) removeSnapshot((*all)[i]);
 }
 
 std::optional<double> bestLossIn(const std::string &path) {
   std::optional<double> best;
-  for (const fs::path &one : snapshotsIn(path))
+  Result<std::vector<std::string>> all = snapshotsIn(path);
+  if (!all) return best;
+  for (const std::string &one : *all)
     if (Result<SnapshotManifest> manifest = readManifest(one); manifest && manifest->evalLoss)
       if (!best || *manifest->evalLoss < *best) best = manifest->evalLoss;
   return best;
 }
 
-bool isFreshSnapshotFolder(const std::string &path) {
-  std::error_code failure;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path, failure))
-    if (!entry.path().filename().string().ends_with(".partial") &&
-        !entry.path().filename().string().ends_with(".removed"))
-      return false;
-  return !fs::exists(path, failure) || fs::is_directory(path, failure);
+Result<bool> isFreshSnapshotFolder(const std::string &path) {
+  Result<std::vector<fs::path>> entries = entriesOf(path);
+  if (!entries) return entries.status();
+  return std::ranges::all_of(*entries, [](const fs::path &entry) {
+    const std::string name = entry.filename().string();
+    return name.ends_with(".partial") || name.ends_with(".removed") || name == FolderLock::fileName;
+  });
 }
 
-Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use) {
+Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use, FolderLock &lock) {
   std::error_code failure;
-  if (!use.goesOn && !isFreshSnapshotFolder(path)) {
-    const std::vector<fs::path> all = snapshotsIn(path);
+  Result<bool> isFresh = isFreshSnapshotFolder(path);
+  if (!isFresh) return isFresh.status();
+  Result<std::vector<std::string>> listed = snapshotsIn(path);
+  if (!listed) return listed.status();
+  const std::vector<std::string> &all = *listed;
+  if (!use.goesOn && !*isFresh) {
     if (all.empty())
       return inputError(path + ": holds something else than snapshots; give --snapshot a folder of its own");
     if (!use.overwrite)
       return inputError(fmt::format("{}: holds another run's snapshots, the newest {}: --resume goes on from it, "
                                     "--overwrite removes them, or give --snapshot another folder",
-                                    path, all.back().filename().string()));
-    for (const fs::path &one : all) removeSnapshot(one);
-    fs::remove(fs::path(path) / "best", failure);
+                                    path, fs::path(all.front()).filename().string()));
   }
   fs::create_directories(path, failure);
   if (failure) return systemError(path, "cannot be made", failure.value());
+  constexpr double ending = 5; // seconds: of a process of the attempt before
+  CLEAVE_RETURN_IF_ERROR(lock.take(path, ending));
+  if (!use.goesOn && !all.empty()) {
+    for (const std::string &one : all) removeSnapshot(one);
+    fs::remove(fs::path(path) / "best", failure);
+  }
   removeLeftovers(path);
   const fs::path probe = fs::path(path) / fmt::format(".step-probe-{}.partial", getpid());
   if (!fs::create_directory(probe, failure)) return systemError(path, "cannot be written", failure.value());
@@ -316,7 +378,7 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
   const fs::space_info space = fs::space(path, failure);
   // Those that stay, and the new one beside them until it is whole; of a run's first ones no more than two.
   const auto kept = static_cast<size_t>(std::max<int64_t>(1, use.keep.newest)) + (use.keep.best ? 1 : 0);
-  const size_t held = std::min(snapshotsIn(path).size(), kept);
+  const size_t held = std::min(use.goesOn ? all.size() : 0, kept);
   const auto needed = static_cast<uintmax_t>(use.bytes) * std::min<size_t>(2, kept + 1 - held);
   if (!failure && space.available < needed)
     return inputError(fmt::format("{}: {:.1f} GiB are free, and the run's snapshots need {:.1f} GiB ({:.1f} GiB each)",
@@ -325,24 +387,30 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
   return Status::ok();
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path) {
+Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path,
+                                                 const std::function<void(const std::string &)> &tell) {
   std::error_code failure;
-  if (!fs::is_directory(path, failure)) return inputError(path + ": there is no such snapshot folder");
+  if (!fs::is_directory(path, failure))
+    return inputError(path + (failure && failure != std::errc::no_such_file_or_directory
+                                  ? ": cannot be read: " + failure.message()
+                                  : ": there is no such snapshot folder"));
   if (fs::exists(fs::path(path) / "manifest.json", failure)) {
     Result<SnapshotManifest> manifest = readManifest(path);
     if (!manifest) return manifest.status();
     return load(path, std::move(*manifest));
   }
-  std::vector<fs::path> all = snapshotsIn(path);
-  Status newest = inputError(path + ": holds no snapshot");
-  for (auto candidate = all.rbegin(); candidate != all.rend(); ++candidate) {
-    Result<SnapshotManifest> manifest = readManifest(*candidate);
-    Result<std::unique_ptr<Snapshot>> snapshot = manifest ? load(candidate->string(), std::move(*manifest))
-                                                          : Result<std::unique_ptr<Snapshot>>(manifest.status());
+  Result<std::vector<std::string>> all = snapshotsIn(path);
+  if (!all) return all.status();
+  std::optional<Status> newest;
+  for (const std::string &candidate : *all) {
+    Result<SnapshotManifest> manifest = readManifest(candidate);
+    Result<std::unique_ptr<Snapshot>> snapshot =
+        manifest ? load(candidate, std::move(*manifest)) : Result<std::unique_ptr<Snapshot>>(manifest.status());
     if (snapshot) return snapshot;
-    if (candidate == all.rbegin()) newest = snapshot.status();
+    if (tell) tell(snapshot.status().message() + "; an older snapshot is taken, if there is one");
+    if (!newest) newest = snapshot.status();
   }
-  return newest;
+  return newest ? *newest : inputError(path + ": holds no snapshot");
 }
 
 } // namespace cleave::runtime

@@ -167,11 +167,17 @@ def compiled(seeds, cleave):
                     seeds.add(target, text)
 
 
+def checksum(data):
+    """As runtime/state/checksum.h has it."""
+    import xxhash  # of PyPI; for these seeds alone
+    return xxhash.xxh3_128_hexdigest(data)
+
+
 def safetensors(values, begin):
-    header = json.dumps({"__metadata__": {"w": begin}, "w": {"dtype": "F32", "shape": list(values.shape),
-                                                             "data_offsets": [0, values.nbytes]}}).encode()
+    header = json.dumps({"__metadata__": {"__run__": "r", "w": begin + " " + checksum(values.tobytes())},
+                         "w": {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, values.nbytes]}}).encode()
     header += b" " * (-len(header) % 8)
-    return struct.pack("<Q", len(header)) + header + values.tobytes()
+    return struct.pack("<Q", len(header)) + header, values.tobytes()
 
 
 def snapshot(rows, columns, axis, begins):
@@ -180,10 +186,11 @@ def snapshot(rows, columns, axis, begins):
     tensor = {"dtype": "f32", "shape": values.shape, "original_shape": values.shape, "aliases": ["v"], "role": "PARAMETER"}
     if axis:
         tensor["pieces"] = [{"name": f"w.{i}", "original_shape": [columns]} for i in range(rows)]
-    manifest = {"format": 1, "step": 3, "data": {"epoch": 0, "position": 24}, "seed": 7, "fingerprint": "00ff",
-                "model": "/m.onnx", "recipe": "", "ranks": 2, "file_bytes": [len(file) for file in files],
-                "tensors": {"w": tensor}}
-    return joined([json.dumps(manifest, indent=1).encode(), *files])
+    manifest = {"format": 2, "step": 3, "data": {"epoch": 0, "position": 24}, "seed": 7, "fingerprint": "00ff",
+                "model": "/m.onnx", "model_digest": "", "recipe": "", "ranks": 2, "run": "r", "tensors": {"w": tensor},
+                "files": [{"bytes": len(header) + len(data), "checksum": checksum(header)} for header, data in files]}
+    manifest["checksum"] = checksum(json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode())
+    return joined([json.dumps(manifest, indent=1).encode(), *(header + data for header, data in files)])
 
 
 def greetings(seeds):

@@ -238,6 +238,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--keep-best", train.keep.best,
                     "write a snapshot after each evaluation with the lowest loss so far, and keep it: DIR/best");
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
+  command->add_flag("--accept-changes", train.acceptChanges,
+                    "go on, too, where the model, the loss or the seed is another than in the snapshot");
   command->add_flag("--overwrite", train.overwrite, "remove another run's snapshots from the folder")
       ->excludes("--resume");
   command

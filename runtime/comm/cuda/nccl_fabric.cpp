@@ -272,7 +272,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
       }
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
-  CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}));
+  CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, preparationSeconds));
   CLEAVE_RETURN_IF_ERROR(ncclStatus(
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));

@@ -21,14 +21,14 @@ public:
   std::vector<int64_t> localDevices() const override { return host->localDevices(); }
   void attach(int64_t, std::byte *) override {}
   Status barrier(double seconds) override { return host->barrier(seconds); }
-  Result<bool> agree(uint64_t digest) override { return host->agree(digest); }
+  Result<bool> agree(uint64_t digest, double seconds) override { return host->agree(digest, seconds); }
   Result<uint64_t> largest(uint64_t mine, double seconds) override { return host->largest(mine, seconds); }
   Result<std::vector<std::string>> swap(std::span<const Letter> letters, std::span<const int> from,
                                         double seconds) override {
     return host->swap(letters, from, seconds);
   }
   std::vector<std::string> hosts() const override { return host->hosts(); }
-  Status share(std::span<std::byte> bytes) override { return host->share(bytes); }
+  Status share(std::span<std::byte> bytes, double seconds) override { return host->share(bytes, seconds); }
   // The others are told first: what is stuck here may wait until they end, too.
   void abort(const std::string &message, int exitStatus) override {
     flag.raise();

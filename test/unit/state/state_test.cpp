@@ -8,10 +8,12 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <sstream>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -451,6 +453,68 @@ TEST_F(StateTest, IncompleteOnesAreIgnored) {
   fs::remove_all(folder / "step-00000001");
   EXPECT_FALSE(Snapshot::open(folder.string()).isOk());
   EXPECT_THAT(Snapshot::open((folder / "none").string()).status().message(), HasSubstr("no such snapshot"));
+}
+
+// A changed byte anywhere is found: in a tensor, in a rank file's header, in the manifest.
+TEST_F(StateTest, DamagedBytesAreFound) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  const std::string name = (folder / "step-00000001" / rankFileName(1)).string();
+  auto change = [](const std::string &path, std::streamoff fromEnd, char by) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(fromEnd, fromEnd < 0 ? std::ios::end : std::ios::beg);
+    const auto at = file.tellg();
+    const char byte = static_cast<char>(file.get() ^ by);
+    file.seekp(at);
+    file.put(byte);
+  };
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  change(name, -1, 0x40); // an exponent's bit
+  auto snapshot = Snapshot::open(folder.string());
+  ASSERT_TRUE(snapshot.isOk()) << snapshot.status().message();
+  std::vector<float> whole(24);
+  const Status read = (*snapshot)->read("w", plan::F32, std::vector<int64_t>{4, 6}, {{0, 0}, {4, 6}}, bytesOf(whole));
+  EXPECT_THAT(read.message(), HasSubstr("tensor 'w' is damaged"));
+  std::vector<float> upper(12); // of the other rank's file
+  EXPECT_TRUE((*snapshot)->read("w", plan::F32, std::vector<int64_t>{4, 6}, {{0, 0}, {2, 6}}, bytesOf(upper)).isOk());
+
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  change(name, 40, 0x01);
+  EXPECT_FALSE(Snapshot::open(folder.string()).isOk());
+
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  const std::string manifest = (folder / "step-00000001" / "manifest.json").string();
+  std::stringstream text;
+  text << std::ifstream(manifest).rdbuf();
+  std::string changed = text.str();
+  changed.replace(changed.find("\"step\": 1"), 9, "\"step\": 2");
+  std::ofstream(manifest) << changed;
+  EXPECT_THAT(Snapshot::open(folder.string()).status().message(), HasSubstr("its checksum is another"));
+}
+
+// A file of another run, or of another moment, never becomes part of a snapshot.
+TEST_F(StateTest, ForeignFilesAreNotCommitted) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  SnapshotManifest manifest = manifestOf(plan);
+  manifest.step = 2, manifest.run = "a";
+  SnapshotWriter writer(folder.string(), manifest);
+  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
+  ASSERT_TRUE(writeRankFile((folder / ".step-00000002.a.partial").string(), 1, {}, "b").isOk());
+  EXPECT_THAT(writer.commit({.seconds = 0.05}).message(), HasSubstr("was written by another run"));
+  EXPECT_TRUE(snapshotsIn(folder.string())->empty());
+}
+
+TEST_F(StateTest, AFolderIsOneRuns) {
+  FolderLock first, second;
+  ASSERT_TRUE(first.take(folder.string(), 0).isOk());
+  EXPECT_THAT(second.take(folder.string(), 0.05).message(),
+              HasSubstr(fmt::format("another run writes here (process {} on ", getpid())));
+  EXPECT_TRUE(*isFreshSnapshotFolder(folder.string()));
+}
+
+TEST_F(StateTest, AFolderThatCannotBeListedIsNotFresh) {
+  std::ofstream(folder / "file") << "x";
+  EXPECT_THAT(isFreshSnapshotFolder((folder / "file").string()).status().message(), HasSubstr("cannot be listed"));
+  EXPECT_TRUE(*isFreshSnapshotFolder((folder / "none").string()));
 }
 
 TEST_F(StateTest, KilledAtAnyMomentOneIsWhole) {
