@@ -31,7 +31,7 @@ struct Letter {
 
 // What processes prepare before the first step, and wait for each other's, takes no longer: choosing among libraries'
 // algorithms, reading what is resumed.
-constexpr double preparationSeconds = 600;
+constexpr double preparationSeconds = 1800;
 
 class Fabric {
 public:

@@ -232,10 +232,9 @@ Status PlanTrainer::goOn() {
     mirror->setRun(choice->run);
     Result<std::string> kept = mirror->collect();
     if (!kept) return kept.status();
-    Result<std::unique_ptr<Snapshot>> opened = inputError("");
-    if (!kept->empty()) opened = Snapshot::open(*kept);
-    if (!kept->empty() && !(opened && (*opened)->manifest().step <= choice->step))
-      isTaken = take(std::move(opened), nullptr);
+    // By its name, which is the same on all ranks: one of them may not be able to open it.
+    if (!kept->empty() && std::atoll(kept->substr(kept->rfind('-') + 1).c_str()) > choice->step)
+      isTaken = take(Snapshot::open(*kept), nullptr);
   }
   while (isTaken && !*isTaken && !choice->path.empty()) {
     isTaken = take(Snapshot::open(choice->path), &*choice);

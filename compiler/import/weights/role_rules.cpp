@@ -71,7 +71,10 @@ bool isQuantized(const Subject &s) {
   return !s.tensor.isFloat() && s.anyRead([&](const Use &use) { return s.isIn(quantizedOperands, use); });
 }
 bool isInteger(const Subject &s) { return !s.tensor.isFloat(); }
-bool isUnread(const Subject &s) { return s.uses.empty() && !s.context.initializers.direct.contains(s.name); }
+// By no node; an initializer that the model returns is a parameter, a Constant is not.
+bool isUnread(const Subject &s) {
+  return s.uses.empty() && (s.initializer.fromNode || !s.context.initializers.direct.contains(s.name));
+}
 bool configures(const Subject &s) {
   return s.allRead([&](const Use &use) { return s.isIn(configurations, use); });
 }
@@ -256,7 +259,7 @@ constexpr int64_t integers = integerConstantLimit, masks = maskConstantLimit, sm
 constexpr Rule facts[] = {
     {isQuantized, frozen, 0, "quantized: its integers do not train", nullptr},
     {isInteger, constant, integers, "integers do not train", nullptr},
-    {isUnread, constant, small, "only its shape is used", nullptr},
+    {isUnread, constant, small, "no node computes with it", nullptr},
     {configures, constant, masks, "configures its node", nullptr},
     {isOnlyCompared, constant, small, "only compared: no gradient reaches it", nullptr},
 };
