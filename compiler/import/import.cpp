@@ -36,10 +36,9 @@ std::string digestOf(const ::onnx::ModelProto &model) {
   runtime::Digest digest;
   auto addNodes = [&](const auto &nodes) {
     for (const ::onnx::NodeProto &node : nodes) {
-      ::onnx::NodeProto told = node;
-      told.clear_doc_string();
-      told.clear_metadata_props();
-      digest.add(told.SerializeAsString());
+      digest.add(fmt::format("{} {} {} ({}) ({})", node.domain(), node.op_type(), node.name(),
+                             fmt::join(node.input(), ","), fmt::join(node.output(), ",")));
+      for (const ::onnx::AttributeProto &attribute : node.attribute()) digest.add(attribute.SerializeAsString());
     }
   };
   auto addTypes = [&](const auto &values) {

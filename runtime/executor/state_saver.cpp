@@ -23,9 +23,10 @@ StateSaver::~StateSaver() {
 }
 
 Status StateSaver::prepare(bool goesOn, bool overwrite) {
-  if (!isFirst()) return Status::ok();
   CLEAVE_RETURN_IF_ERROR(prepareSnapshotFolder(
       options.folder, {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep}, lock));
+  if (!lock.isHeld() && options.onWarning)
+    options.onWarning(options.folder + ": its file system has no locks: another run that writes there is not noticed");
   return Status::ok();
 }
 

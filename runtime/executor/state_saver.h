@@ -30,7 +30,8 @@ public:
   StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options);
   ~StateSaver(); // waits for the thread
 
-  // On the first process: locks the folder, and sees that it can take the run's snapshots (prepareSnapshotFolder).
+  // Called on the first process: locks the folder, and sees that it can take the run's snapshots
+  // (prepareSnapshotFolder).
   Status prepare(bool goesOn, bool overwrite);
   // On all processes: SnapshotManifest::run, and the lowest loss of the snapshots that are there.
   void begin(const std::string &run, std::optional<double> bestLoss);

@@ -162,6 +162,7 @@ Status PlanTrainer::open() {
 
 // What ranks do together, and what they read, before one of them does it.
 Status PlanTrainer::agreeOnRun() {
+  if (ranks().processes == 1) return Status::ok();
   std::error_code failure;
   const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
   return ranks().agreeOn({{"the number of steps", std::to_string(total)},
@@ -269,7 +270,7 @@ Result<SnapshotChoice> PlanTrainer::nextChoice() {
   while (!candidates.empty() && choice.path.empty()) {
     const std::string path = std::move(candidates.back());
     candidates.pop_back();
-    Result<SnapshotManifest> manifest = readManifest(path);
+    Result<SnapshotManifest> manifest = readManifest(path, /*checkFiles=*/false); // take() looks at them
     if (manifest)
       choice = {path, manifest->checksum, manifest->run, manifest->step};
     else

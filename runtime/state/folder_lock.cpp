@@ -30,6 +30,7 @@ Status FolderLock::take(const std::string &folder, double seconds) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  held = true;
   char host[64] = {};
   ::gethostname(host, sizeof host - 1);
   const std::string owner = fmt::format("process {} on {}", ::getpid(), host);

@@ -14,12 +14,13 @@ public:
   FolderLock() = default;
   FolderLock(const FolderLock &) = delete;
   ~FolderLock();
-  // Waits so many seconds for one that is ending. Error: another run's, or the file cannot be made. File systems
-  // without locks are taken as they are.
+  // Waits so many seconds for one that is ending. Error: another run's, or the file cannot be made.
   Status take(const std::string &folder, double seconds);
+  bool isHeld() const { return held; } // false after take(): the file system has no locks
 
 private:
   int descriptor = -1;
+  bool held = false;
 };
 
 } // namespace cleave::runtime
