@@ -24,7 +24,7 @@
 
 namespace cleave::runtime {
 
-struct Letter {
+struct Blob {
   int to = 0;
   std::string bytes;
 };
@@ -46,22 +46,25 @@ public:
   virtual Status openRoutes(int64_t device, std::span<const MessageRoute> routes) = 0;
   virtual Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) = 0;
   virtual int64_t messageBytes(int64_t device) const = 0; // allocated for the device's routes
-  // All processes meet; once before the first step and at snapshots. Error: another process failed, or does not come
-  // within so many seconds.
+  // All processes, when every command is prepared: connects those that send to each other. Error: a process cannot be
+  // reached within so many seconds.
+  virtual Status connect(double) { return Status::ok(); }
+  // What follows is called by all processes in the same order. Errors are those of all of them: another process failed,
+  // or does not come within so many seconds.
   virtual Status barrier(double seconds) = 0;
-  // Whether all processes hold the same bytes (a digest of the plan, of options). Error: as of barrier.
-  virtual Result<bool> agree(uint64_t digest, double seconds) = 0;
-  // The largest of all processes' numbers. Error: a process does not answer within so many seconds.
-  virtual Result<uint64_t> largest(uint64_t mine, double) { return mine; }
-  // Sends letters to other processes and receives one from each of `from`, in that order; the others mean the same.
-  // Error: a process does not answer within so many seconds.
-  virtual Result<std::vector<std::string>> swap(std::span<const Letter>, std::span<const int> from, double) {
+  // Whether all processes hold the same number (a digest of the plan, of options).
+  virtual Result<bool> allEqual(uint64_t digest, double seconds) = 0;
+  virtual Result<uint64_t> allReduceMax(uint64_t mine, double) { return mine; }
+  // The bytes of the first process, on all of them.
+  virtual Status broadcast(std::span<std::byte> bytes, double seconds) = 0;
+  // Each process' bytes, on all of them.
+  virtual Result<std::vector<std::string>> allGather(const std::string &mine, double) { return std::vector{mine}; }
+  // Sends blobs to other processes and receives one from each of `from`, in that order; the others mean the same.
+  virtual Result<std::vector<std::string>> exchange(std::span<const Blob>, std::span<const int> from, double) {
     return std::vector<std::string>(from.size());
   }
   // Where the processes are, by rank, as others reach them; empty: there is one, or MPI knows.
   virtual std::vector<std::string> hosts() const { return {}; }
-  // The bytes of the first process, on all of them. Error: as of barrier.
-  virtual Status share(std::span<std::byte> bytes, double seconds) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
   // To the other processes; null: there are none, or they are watched otherwise.

@@ -8,7 +8,7 @@
 namespace cleave::runtime {
 namespace {
 
-constexpr int maxProcesses = 4096;
+constexpr int maxProcesses = 16384;
 
 struct Variables {
   const std::function<const char *(const char *)> &get;
@@ -54,7 +54,8 @@ Result<Launch> ofTorch(const Variables &variables) {
                 .rank = variables.number("RANK"),
                 .localRank = std::max(0, variables.number("LOCAL_RANK")),
                 .host = variables.text("MASTER_ADDR"),
-                .port = variables.number("MASTER_PORT")};
+                .port = variables.number("MASTER_PORT"),
+                .job = variables.text("TORCHELASTIC_RUN_ID")};
   if (launch.size < 1 || launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size ||
       launch.host.empty() || launch.port < 1)
     return inputError(fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, as whole "
@@ -79,7 +80,8 @@ Result<Launch> ofSlurm(const Variables &variables) {
                 .localRank = std::max(0, variables.number("SLURM_LOCALID")),
                 .host = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR")
                                                      : firstNode(variables.text("SLURM_STEP_NODELIST")),
-                .port = port};
+                .port = port,
+                .job = variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID")};
   if (launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size || launch.host.empty())
     return inputError(fmt::format("SLURM_PROCID={} SLURM_STEP_NUM_TASKS={} SLURM_STEP_NODELIST={}: srun sets all "
                                   "three; start the run with srun, mpirun or torchrun",
@@ -97,7 +99,7 @@ Result<Launch> readLaunch(const std::function<const char *(const char *)> &varia
     int local = std::max(variables.number("OMPI_COMM_WORLD_LOCAL_SIZE"), variables.number("MPI_LOCALNRANKS"));
     int place = std::max({0, variables.number("OMPI_COMM_WORLD_LOCAL_RANK"), variables.number("MPI_LOCALRANKID"),
                           variables.number("SLURM_LOCALID")});
-    return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, place, {}, 0};
+    return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, place, {}, 0, {}};
   }
   bool torch = variables.has("RANK") && variables.has("MASTER_ADDR");
   if (!torch && variables.number("SLURM_STEP_NUM_TASKS") <= 1) return Launch{};

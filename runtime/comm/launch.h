@@ -24,6 +24,7 @@ struct Launch {
   int localRank = 0; // this process's place among those of its machine
   std::string host;  // Tcp: where rank 0 listens, a name or an address
   int port = 0;      // Tcp
+  std::string job;   // Tcp: what the launcher calls the run, so that two runs on one port never meet
 };
 
 // Error: variables that contradict each other or are no numbers; the message names them.

@@ -59,32 +59,6 @@ public:
     return true;
   }
 
-  // Bytes of the members' pieces as messages: the same as ProcessFabric sends.
-  int64_t sentBytes() const override {
-    int64_t bytes = 0;
-    for (const Part &part : parts) {
-      int64_t whole = part.elements() * part.element, others = members() - 1;
-      switch (op) {
-      case plan::Collective::ALL_REDUCE: {
-        auto [begin, count] = ownPiece(part);
-        bytes += whole - count * part.element + others * count * part.element;
-        break;
-      }
-      case plan::Collective::ALL_TO_ALL:
-        bytes += others * part.piece.bytes();
-        break;
-      case plan::Collective::SHIFT: // to one neighbour
-        bytes += part.distance % members() == 0 ? 0 : whole;
-        break;
-      case plan::Collective::BROADCAST:
-        bytes += self == 0 ? others * whole : 0;
-        break;
-      default: // ALL_GATHER: the own input to all others; REDUCE_SCATTER: a piece of the output's size to each
-        bytes += others * whole;
-      }
-    }
-    return bytes;
-  }
 
 private:
   enum class Stage { Outside, Meeting, Leaving };
@@ -133,14 +107,9 @@ private:
     }
   }
 
-  // Every member reduces one piece of all inputs and writes it to all outputs; pieces begin at cache lines.
-  std::pair<int64_t, int64_t> ownPiece(const Part &part) const { // begin and count, elements
-    int64_t total = part.elements(), piece = ((total + members() - 1) / members() + 15) / 16 * 16;
-    int64_t begin = std::min(total, self * piece);
-    return {begin, std::min(total, begin + piece) - begin};
-  }
+  // Every member reduces one piece of all inputs and writes it to all outputs.
   void allReduce(const Part &part) const {
-    auto [first, count] = ownPiece(part);
+    auto [first, count] = ownPiece(part, members(), self);
     parallelFor(count, 4096, [&, first = first](int64_t from, int64_t to) {
       const std::byte *inputs[maxMembers];
       int64_t offset = (first + from) * part.element;

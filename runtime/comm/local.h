@@ -19,8 +19,8 @@ public:
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
   Status barrier(double) override { return Status::ok(); }
-  Result<bool> agree(uint64_t, double) override { return true; }
-  Status share(std::span<std::byte>, double) override { return Status::ok(); }
+  Result<bool> allEqual(uint64_t, double) override { return true; }
+  Status broadcast(std::span<std::byte>, double) override { return Status::ok(); }
   void abort(const std::string &, int) override;
   Bell *bell(int64_t device) override { return &bells[static_cast<size_t>(device)]; }
 

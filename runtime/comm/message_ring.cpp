@@ -34,7 +34,6 @@ public:
     done = 0;
     return true;
   }
-  int64_t sentBytes() const override { return bytes; }
 
 private:
   void fill(std::byte *buffer) {

@@ -29,7 +29,11 @@ public:
       if (!waitWhile(taken, seen, abort)) return nullptr;
     return at(next);
   }
-  std::byte *tryClaim() { return full() ? nullptr : at(next); }
+  // Without waiting; `ahead`: claimed before, and not published yet. Null: none is free.
+  std::byte *tryClaim(size_t ahead = 0) {
+    const uint32_t used = sent.load(std::memory_order_relaxed) - taken.load(std::memory_order_acquire);
+    return used + ahead >= count() ? nullptr : at((next + ahead) % lengths.size());
+  }
   void publish(int64_t bytes) {
     lengths[next] = bytes;
     next = (next + 1) % lengths.size();
@@ -45,10 +49,12 @@ public:
       if (!waitWhile(sent, seen, abort)) return nullptr;
     return tryTake(bytes);
   }
-  std::byte *tryTake(int64_t &bytes) {
-    if (empty()) return nullptr;
-    bytes = lengths[oldest];
-    return at(oldest);
+  // Without waiting; `ahead`: taken before, and not released yet. Null: there is none.
+  std::byte *tryTake(int64_t &bytes, size_t ahead = 0) {
+    if (sent.load(std::memory_order_acquire) - taken.load(std::memory_order_relaxed) <= ahead) return nullptr;
+    const size_t place = (oldest + ahead) % lengths.size();
+    bytes = lengths[place];
+    return at(place);
   }
   void release() {
     oldest = (oldest + 1) % lengths.size();
@@ -57,10 +63,8 @@ public:
     if (onRelease) onRelease();
   }
 
-  bool full() const { return sent.load(std::memory_order_acquire) - taken.load(std::memory_order_acquire) == count(); }
   bool empty() const { return sent.load(std::memory_order_acquire) == taken.load(std::memory_order_acquire); }
   uint32_t buffers() const { return count(); }
-  uint32_t released() const { return taken.load(std::memory_order_acquire); } // messages so far; may wrap
   int64_t bytesOfBuffer() const { return stride; }
   int64_t allocatedBytes() const { return stride * static_cast<int64_t>(lengths.size()); }
 

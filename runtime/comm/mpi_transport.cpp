@@ -4,6 +4,7 @@
 #include "runtime/plan/printable.h"
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <dlfcn.h>
@@ -18,17 +19,14 @@
 namespace cleave::runtime {
 namespace {
 
-constexpr int mailTag = 30000; // and above, by channel: beyond those of collectives, below the 32767 of every MPI
-constexpr int watchTag = 29999;
-
-int isOver(const void *patience) { return static_cast<const Patience *>(patience)->isOver(); }
+constexpr int watchTag = 0;
 
 // The watch line (watch_line.h): of each peer one word on its way, each way.
 class MpiWatchLine final : public WatchLine {
 public:
-  explicit MpiWatchLine(const CleaveMpiTransport &plugin) : plugin(plugin), links(static_cast<size_t>(plugin.size)) {
-    for (int peer = 0; peer < plugin.size; ++peer)
-      if (peer != plugin.rank && (peer == 0 || plugin.rank == 0)) expect(peer);
+  MpiWatchLine(const CleaveMpiTransport &plugin, const std::atomic<int64_t> &moved)
+      : plugin(plugin), moved(moved), links(static_cast<size_t>(plugin.size)) {
+    for (int peer : neighboursOf(plugin.rank, plugin.size)) expect(peer);
   }
   ~MpiWatchLine() override {
     for (Link &link : links) { // nothing of MPI's may point into `links` from here on
@@ -38,12 +36,13 @@ public:
   }
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }
-  void send(int peer, const WatchWord &word) override {
+  bool send(int peer, const WatchWord &word) override {
     Link &link = links[static_cast<size_t>(peer)];
-    if (link.sending && !isDone(link.sending)) return;
+    if (link.sending && !isDone(link.sending)) return false;
     link.out = word;
     char error[256] = "";
-    link.sending = plugin.start(1, watchTag, {peer, &link.out, sizeof link.out}, error, sizeof error);
+    link.sending = plugin.start(1, Transport::watchLane, peer, watchTag, &link.out, sizeof link.out, error, sizeof error);
+    return true;
   }
   bool receive(int &peer, WatchWord &word) override {
     for (int from = 0; from < size(); ++from) {
@@ -58,7 +57,7 @@ public:
   }
   bool hasEnded(int) const override { return false; } // MPI ends all processes then
   void rest(std::chrono::milliseconds most) override { std::this_thread::sleep_for(most); }
-  int64_t movedBytes() const override { return 0; } // MPI tells of whole exchanges only
+  int64_t movedBytes() const override { return moved.load(std::memory_order_relaxed); } // of whole messages
 
 private:
   struct Link {
@@ -68,84 +67,117 @@ private:
   void expect(int peer) {
     Link &link = links[static_cast<size_t>(peer)];
     char error[256] = "";
-    link.receiving = plugin.start(0, watchTag, {peer, &link.in, sizeof link.in}, error, sizeof error);
+    link.receiving = plugin.start(0, Transport::watchLane, peer, watchTag, &link.in, sizeof link.in, error, sizeof error);
   }
   bool isDone(void *&request) {
     int64_t bytes = 0;
+    int tag = 0;
     char error[256] = "";
-    if (plugin.test(request, &bytes, error, sizeof error) == 0) return false;
+    if (plugin.test(request, &bytes, &tag, error, sizeof error) == 0) return false;
     request = nullptr;
     return true;
   }
   const CleaveMpiTransport &plugin;
+  const std::atomic<int64_t> &moved;
   std::vector<Link> links; // by peer
+};
+
+// A lane's messages as MPI's. On an ordered lane the peer's next message is received whatever its tag, and compared.
+class MpiEndpoint final : public Endpoint {
+public:
+  MpiEndpoint(const CleaveMpiTransport &plugin, int lane, bool isAnnounced, std::atomic<int64_t> &moved)
+      : plugin(plugin), lane(lane), isAnnounced(isAnnounced), moved(moved) {}
+  int rank() const override { return plugin.rank; }
+  int size() const override { return plugin.size; }
+  void isend(Message &message) override { start(message, true); }
+  void irecv(Message &message) override { start(message, false); }
+  bool progress() override {
+    bool any = false;
+    for (Way &way : underWay) any |= test(way);
+    std::erase_if(underWay, [](const Way &way) { return way.message->isDone; });
+    return any;
+  }
+  // MPI has no sleep of its own: naps that grow while nothing comes, up to 0.2 ms.
+  void wait(int64_t idle) override {
+    if (idle < 200) return;
+    if (idle < 400) {
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(std::min<int64_t>(20 + idle / 20, 200)));
+  }
+  void cancel(Message &message) override {
+    if (message.request) plugin.cancel(std::exchange(message.request, nullptr));
+    std::erase_if(underWay, [&](const Way &way) { return way.message == &message; });
+  }
+
+private:
+  struct Way {
+    Message *message;
+    bool isSent;
+  };
+  void start(Message &message, bool isSent) {
+    char error[256] = "";
+    const int tag = isSent || isAnnounced ? static_cast<int>(message.tag) : -1;
+    message.request =
+        plugin.start(isSent, lane, message.peer, tag, message.data, message.bytes, error, sizeof error);
+    if (!message.request) return fail(message, error);
+    underWay.push_back({&message, isSent});
+  }
+  void fail(Message &message, const char *error) {
+    message.failure = runError(fmt::format("MPI, rank {}: {}", message.peer, error));
+    message.isDone = true;
+  }
+  bool test(Way &way) {
+    Message &message = *way.message;
+    char error[256] = "";
+    int tag = 0;
+    int64_t bytes = 0;
+    const int done = plugin.test(message.request, &bytes, &tag, error, sizeof error);
+    if (done == 0) return false;
+    message.request = nullptr;
+    if (done < 0) {
+      fail(message, error);
+      return true;
+    }
+    moved.fetch_add(message.bytes, std::memory_order_relaxed);
+    message.isDone = true;
+    if (way.isSent) return true;
+    message.arrived = bytes;
+    if (tag != static_cast<int>(message.tag))
+      message.failure = runError(fmt::format("rank {} sends {} of {} bytes, where {} of {} bytes is expected: the "
+                                             "ranks do not do the same",
+                                             message.peer, nameOf(static_cast<uint32_t>(tag)), bytes,
+                                             nameOf(message.tag), message.bytes));
+    return true;
+  }
+
+  const CleaveMpiTransport &plugin;
+  const int lane;
+  const bool isAnnounced;
+  std::atomic<int64_t> &moved;
+  std::vector<Way> underWay;
 };
 
 class MpiTransport final : public Transport {
 public:
-  explicit MpiTransport(const CleaveMpiTransport &plugin)
-      : plugin(plugin), watch(std::make_unique<MpiWatchLine>(plugin)) {}
+  MpiTransport(const CleaveMpiTransport &plugin, const AbortFlag &abort) : plugin(plugin) {
+    for (int lane = 0; lane < watchLane; ++lane)
+      endpoints.push_back(std::make_unique<MpiEndpoint>(plugin, lane, lane == transferLane, moved));
+    controlPlane = std::make_unique<ControlPlane>(*endpoints[controlLane], abort);
+    watch = std::make_unique<MpiWatchLine>(plugin, moved);
+  }
   ~MpiTransport() override {
     watch.reset();
     plugin.finish();
   }
-  WatchLine &watchLine() override { return *watch; }
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }
-  Status exchange(int, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
-                  const Patience &patience) override {
-    static_assert(sizeof(Piece) == sizeof(CleaveMpiPiece));
-    char error[256] = "";
-    int result =
-        plugin.exchange(channel, reinterpret_cast<const CleaveMpiPiece *>(sends.data()), static_cast<int>(sends.size()),
-                        reinterpret_cast<const CleaveMpiPiece *>(receives.data()), static_cast<int>(receives.size()),
-                        isOver, &patience, error, sizeof error);
-    if (result == 0) return Status::ok();
-    if (result == 1) return runError(patience.isAborted() ? "the run was aborted" : "another rank does not answer");
-    return runError(fmt::format("MPI: {}", error));
-  }
-  bool carry(std::span<MailRoute> routes) override {
-    bool moved = false;
-    char error[256] = "";
-    for (MailRoute &route : routes) {
-      auto fail = [&] { route.failure = runError(fmt::format("MPI, rank {}: {}", route.peer, error)); };
-      while (route.failure) {
-        if (!route.request) {
-          route.data = route.outgoing ? route.ring->tryTake(route.bytes) : route.ring->tryClaim();
-          if (!route.data) break;
-          if (!route.outgoing) route.bytes = route.ring->bytesOfBuffer();
-          route.request = plugin.start(route.outgoing, mailTag + route.channel, {route.peer, route.data, route.bytes},
-                                       error, sizeof error);
-          if (!route.request) fail();
-          continue;
-        }
-        int64_t bytes = 0;
-        int done = plugin.test(route.request, &bytes, error, sizeof error);
-        if (done < 0) fail();
-        if (done <= 0) break;
-        route.request = nullptr;
-        if (route.outgoing)
-          route.ring->release();
-        else
-          route.ring->publish(bytes);
-        moved = true;
-      }
-    }
-    return moved;
-  }
-  // MPI has no sleep of its own: naps that grow while nothing comes, up to 0.2 ms.
-  void rest(std::span<const MailRoute>, int64_t idle) override {
-    if (idle < 100) {
-      std::this_thread::yield();
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(std::min<int64_t>(20 + idle / 10, 200)));
-  }
-  void notify() override {}
-  void endMail(std::span<MailRoute> routes) override {
-    for (MailRoute &route : routes)
-      if (route.request && !route.outgoing) plugin.cancel(std::exchange(route.request, nullptr));
-  }
+  Endpoint &endpoint(Lane lane) override { return *endpoints[lane]; }
+  ControlPlane &control() override { return *controlPlane; }
+  void need(Lane, int) override {} // MPI connects by itself
+  Status connect(double) override { return Status::ok(); }
+  WatchLine &watchLine() override { return *watch; }
   void abort(const std::string &message, int exitStatus) override {
     std::fprintf(stderr, "cleave: error: %s\n", printable(message).c_str()); // nobody else can: this process ends here
     std::fflush(stderr);
@@ -154,6 +186,9 @@ public:
 
 private:
   const CleaveMpiTransport &plugin;
+  std::atomic<int64_t> moved{0};
+  std::vector<std::unique_ptr<MpiEndpoint>> endpoints; // by lane
+  std::unique_ptr<ControlPlane> controlPlane;
   std::unique_ptr<MpiWatchLine> watch;
 };
 
@@ -162,7 +197,7 @@ std::vector<std::string> pluginPlaces() {
   const std::string file = "libcleave_comm_mpi.so";
   std::vector<std::string> places;
   Dl_info info;
-  if (::dladdr(reinterpret_cast<void *>(&isOver), &info) && info.dli_fname) {
+  if (::dladdr(reinterpret_cast<void *>(&mpiVersion), &info) && info.dli_fname) {
     std::error_code failure;
     std::filesystem::path self = std::filesystem::canonical(info.dli_fname, failure);
     if (failure) self = std::filesystem::canonical("/proc/self/exe", failure);
@@ -200,18 +235,18 @@ Result<std::string> mpiVersion() {
   return name.substr(0, name.find_first_of(",\n"));
 }
 
-Result<std::unique_ptr<Transport>> openMpiTransport() {
+Result<std::unique_ptr<Transport>> openMpiTransport(const AbortFlag &abort) {
   auto handle = openPlugin();
   if (!handle) return handle.status();
   auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(*handle, "cleave_open_mpi"));
   if (!open) return inputError("libcleave_comm_mpi.so is not a plugin of Cleave");
   char error[256] = "no reason given";
-  const CleaveMpiTransport *plugin = open(error, sizeof error);
+  const CleaveMpiTransport *plugin = open(Transport::watchLane + 1, error, sizeof error);
   if (!plugin) return inputError(fmt::format("MPI does not start: {}", error));
   if (plugin->version != CLEAVE_MPI_PLUGIN_VERSION)
     return inputError(fmt::format("libcleave_comm_mpi.so has version {}, {} is needed: install both from one build",
                                   plugin->version, CLEAVE_MPI_PLUGIN_VERSION));
-  return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(*plugin));
+  return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(*plugin, abort));
 }
 
 } // namespace cleave::runtime

@@ -50,6 +50,7 @@ Result<Network> readNetwork(const NetworkOptions &options, const std::function<c
   if (sodium_init() < 0) return runError("libsodium does not start");
   Network network{.meetingSeconds = options.meetingSeconds};
   network.interface = options.interface.empty() ? text("CLEAVE_INTERFACE") : options.interface;
+  network.sharesMemory = text("CLEAVE_SHARED_MEMORY") != "0";
   network.isInsecure = options.isInsecure || text("CLEAVE_INSECURE_NETWORK") == "1";
   std::string secret = text("CLEAVE_SECRET"), path = text("CLEAVE_SECRET_FILE");
   if (options.secretFile.empty() && !secret.empty() && !path.empty())

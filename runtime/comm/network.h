@@ -2,6 +2,7 @@
 //
 //   CLEAVE_SECRET, or CLEAVE_SECRET_FILE      what all ranks of a run know and nobody else does
 //   CLEAVE_INTERFACE                          a network interface's name, or an address of this host
+//   CLEAVE_SHARED_MEMORY=0                    ranks of one host send over TCP, too
 //   CLEAVE_INSECURE_NETWORK=1                 addresses beyond this host without a secret
 #pragma once
 #include "runtime/status.h"
@@ -27,6 +28,7 @@ struct Network {
   std::string interface = {}; // empty: the one that reaches rank 0
   bool isInsecure = false;
   double meetingSeconds = 120;
+  bool sharesMemory = true; // between ranks of one host
 };
 
 constexpr size_t leastSecret = 16; // characters

@@ -16,13 +16,16 @@ Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::st
                                   launch->size, mesh.numDevices(), mesh.numDevices()));
   Result<Network> network = readNetwork(options);
   if (!network) return network.status();
+  auto fabric = std::make_unique<ProcessFabric>(mesh);
   Result<std::unique_ptr<Transport>> transport =
-      launch->kind == Launch::Kind::Mpi ? openMpiTransport() : openTcpTransport(*launch, *network, plan);
+      launch->kind == Launch::Kind::Mpi ? openMpiTransport(fabric->abortFlag())
+                                        : openTcpTransport(*launch, *network, plan, fabric->abortFlag());
   if (!transport) return transport.status();
   if ((*transport)->size() != mesh.numDevices())
     return inputError(
         fmt::format("{} processes met for a plan of {} devices", (*transport)->size(), mesh.numDevices()));
-  return std::unique_ptr<Fabric>(std::make_unique<ProcessFabric>(mesh, std::move(*transport)));
+  fabric->open(std::move(*transport));
+  return std::unique_ptr<Fabric>(std::move(fabric));
 }
 
 } // namespace cleave::runtime

@@ -6,17 +6,37 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/threads/parallel.h"
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::runtime {
 namespace {
+
+constexpr uint32_t numOps = 8; // a tag is the set of a group's axes and the collective: below 2^15, as MPI wants
+constexpr size_t maxAxes = 12;
+
+uint32_t tagOf(const dist::Mesh &mesh, const plan::Collective &collective) {
+  uint32_t axes = 0;
+  for (const std::string &axis : collective.axes())
+    for (size_t a = 0; a < mesh.axes.size(); ++a)
+      if (mesh.axes[a].name == axis) axes |= 1u << a;
+  return axes * numOps + static_cast<uint32_t>(collective.op());
+}
+
+// Adds a message to or from a peer, in parts where it is long.
+void add(std::vector<Message> &messages, int peer, uint32_t tag, const std::byte *data, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += maxMessageBytes)
+    messages.push_back(
+        {peer, tag, const_cast<std::byte *>(data) + at, std::min(maxMessageBytes, bytes - at)}); // sent ones are read
+}
 
 // A collective as two rounds of messages with local work before, between and after; everything is laid out here once.
 class ProcessCollective final : public PreparedCommand {
 public:
   struct Round {
-    std::vector<Piece> sends, receives;
+    std::vector<Message> sends, receives;
   };
   struct Move { // a piece into or out of the staging memory
     StridedCopy copy;
@@ -30,28 +50,21 @@ public:
     int64_t count, element;
   };
 
-  ProcessCollective(Transport &transport, const AbortFlag &abort, int lane, int channel)
-      : transport(transport), abort(abort), lane(lane), channel(channel) {}
+  ProcessCollective(Endpoint &endpoint, const AbortFlag &abort, uint32_t tag)
+      : endpoint(endpoint), abort(abort), tag(tag) {}
 
   Status run() override {
     for (const Move &move : before) move.copy.run(move.source, move.target);
-    if (Status status = exchange(first); !status) return status;
+    if (Status status = move(first); !status) return status;
     for (const Reduction &part : reductions)
       parallelFor(part.count, 4096, [&](int64_t from, int64_t to) {
         const std::byte *inputs[maxMembers];
         for (size_t m = 0; m < part.inputs.size(); ++m) inputs[m] = part.inputs[m] + from * part.element;
         part.reduce(part.output + from * part.element, inputs, static_cast<int64_t>(part.inputs.size()), to - from);
       });
-    if (Status status = exchange(second); !status) return status;
+    if (Status status = move(second); !status) return status;
     for (const Move &move : after) move.copy.run(move.source, move.target);
     return Status::ok();
-  }
-
-  int64_t sentBytes() const override {
-    int64_t bytes = 0;
-    for (const Round *round : {&first, &second})
-      for (const Piece &piece : round->sends) bytes += piece.bytes;
-    return bytes;
   }
 
   static constexpr int64_t maxMembers = 4096;
@@ -65,14 +78,17 @@ public:
     return staging.back().get();
   }
 
+  void send(Round &round, int peer, const std::byte *data, int64_t bytes) { add(round.sends, peer, tag, data, bytes); }
+  void receive(Round &round, int peer, std::byte *data, int64_t bytes) { add(round.receives, peer, tag, data, bytes); }
+
 private:
-  Status exchange(const Round &round) {
+  Status move(Round &round) {
     if (round.sends.empty() && round.receives.empty()) return Status::ok();
-    return transport.exchange(lane, channel, round.sends, round.receives, Patience(abort));
+    return exchange(endpoint, round.sends, round.receives, Patience(abort));
   }
-  Transport &transport;
+  Endpoint &endpoint;
   const AbortFlag &abort;
-  int lane, channel;
+  const uint32_t tag;
 };
 
 // Lays out one part of a collective for the member `self` of `members`.
@@ -86,10 +102,9 @@ struct Layout {
   int peer(int64_t member) const { return static_cast<int>(members[static_cast<size_t>(member)]); }
 
   void allReduce(const CollectivePart &part, ReduceFunction reduce) const {
-    int64_t element = byteSize(part.dtype), total = part.elements(),
-            piece = ((total + count() - 1) / count() + 15) / 16 * 16;
-    auto begin = [&](int64_t m) { return std::min(total, m * piece) * element; };
-    auto bytes = [&](int64_t m) { return begin(m + 1) - begin(m); };
+    int64_t element = byteSize(part.dtype);
+    auto begin = [&](int64_t m) { return ownPiece(part, count(), m).begin * element; };
+    auto bytes = [&](int64_t m) { return ownPiece(part, count(), m).count * element; };
     std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
     ProcessCollective::Reduction mine{reduce, {}, out + begin(self), bytes(self) / element, element};
     for (int64_t m = 0; m < count(); ++m) {
@@ -98,11 +113,11 @@ struct Layout {
         continue;
       }
       std::byte *theirs = command.stage(bytes(self));
-      command.first.sends.push_back({peer(m), in + begin(m), bytes(m)});
-      command.first.receives.push_back({peer(m), theirs, bytes(self)});
+      command.send(command.first, peer(m), in + begin(m), bytes(m));
+      command.receive(command.first, peer(m), theirs, bytes(self));
       mine.inputs.push_back(theirs);
-      command.second.sends.push_back({peer(m), out + begin(self), bytes(self)});
-      command.second.receives.push_back({peer(m), out + begin(m), bytes(m)});
+      command.send(command.second, peer(m), out + begin(self), bytes(self));
+      command.receive(command.second, peer(m), out + begin(m), bytes(m));
     }
     command.reductions.push_back(std::move(mine));
   }
@@ -131,8 +146,8 @@ struct Layout {
         continue;
       }
       std::byte *theirs = command.stage(pieces.bytes);
-      command.first.sends.push_back({peer(m), packed, pieces.bytes});
-      command.first.receives.push_back({peer(m), theirs, pieces.bytes});
+      command.send(command.first, peer(m), packed, pieces.bytes);
+      command.receive(command.first, peer(m), theirs, pieces.bytes);
       mine.inputs.push_back(theirs);
     }
     command.reductions.push_back(std::move(mine));
@@ -149,8 +164,8 @@ struct Layout {
         continue;
       }
       std::byte *theirs = part.outer == 1 ? out + m * width : command.stage(bytes);
-      command.first.sends.push_back({peer(m), in, bytes});
-      command.first.receives.push_back({peer(m), theirs, bytes});
+      command.send(command.first, peer(m), in, bytes);
+      command.receive(command.first, peer(m), theirs, bytes);
       if (part.outer != 1) command.after.push_back({unpack, theirs, out + m * width});
     }
   }
@@ -165,8 +180,8 @@ struct Layout {
       command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
       command.after.push_back({unpack, theirs, arena + part.outputOffset + m * piece.targetStep});
       if (m == self) continue;
-      command.first.sends.push_back({peer(m), packed, pieces.bytes});
-      command.first.receives.push_back({peer(m), theirs, pieces.bytes});
+      command.send(command.first, peer(m), packed, pieces.bytes);
+      command.receive(command.first, peer(m), theirs, pieces.bytes);
     }
   }
 
@@ -177,18 +192,18 @@ struct Layout {
       if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
       return;
     }
-    command.first.sends.push_back({peer((self + part.distance) % count()), in, bytes});
-    command.first.receives.push_back({peer((self + count() - part.distance) % count()), out, bytes});
+    command.send(command.first, peer((self + part.distance) % count()), in, bytes);
+    command.receive(command.first, peer((self + count() - part.distance) % count()), out, bytes);
   }
 
   void broadcast(const CollectivePart &part) const {
     int64_t bytes = part.elements() * byteSize(part.dtype);
     std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
     if (self != 0) {
-      command.first.receives.push_back({peer(0), out, bytes});
+      command.receive(command.first, peer(0), out, bytes);
       return;
     }
-    for (int64_t m = 1; m < count(); ++m) command.first.sends.push_back({peer(m), in, bytes});
+    for (int64_t m = 1; m < count(); ++m) command.send(command.first, peer(m), in, bytes);
     if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
   }
 };
@@ -201,14 +216,12 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   if (count > ProcessCollective::maxMembers) return inputError(fmt::format("a group of {} processes", count));
   Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
   if (!parts) return parts.status();
-  // The same number on all processes, whatever else their programs do: stages of a pipeline prepare other groups.
-  if (mesh.axes.size() > 12) return inputError(fmt::format("a mesh of {} axes; 12 are the most", mesh.axes.size()));
-  int channel = 0; // below mailTag of mpi_transport.cpp
-  for (const std::string &axis : collective.axes())
-    for (size_t a = 0; a < mesh.axes.size(); ++a)
-      if (mesh.axes[a].name == axis) channel |= 1 << a;
-  channel = channel * Transport::lanes + lane + 1;
-  auto command = std::make_unique<ProcessCollective>(*transport, flag, lane, channel);
+  if (mesh.axes.size() > maxAxes)
+    return inputError(fmt::format("a mesh of {} axes; at most {} are allowed", mesh.axes.size(), maxAxes));
+  if (lane > Transport::communicationLane) return inputError(fmt::format("a collective in lane {}", lane));
+  const auto on = static_cast<Transport::Lane>(lane);
+  for (int64_t member : members) transport->need(on, static_cast<int>(member));
+  auto command = std::make_unique<ProcessCollective>(transport->endpoint(on), flag, tagOf(mesh, collective));
   Layout layout{*command, members, std::find(members.begin(), members.end(), device) - members.begin(), arena};
   for (const CollectivePart &part : *parts) {
     ReduceFunction reduce = reduceFunction(part.dtype, collective.reduce());
@@ -236,99 +249,75 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   return Prepared(std::move(command));
 }
 
-Status ProcessFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
-  for (const MessageRoute &route : opened) courier.open(route, static_cast<int>(device));
-  courier.start();
+void ProcessFabric::open(std::unique_ptr<Transport> opened) {
+  transport = std::move(opened);
+  for (Transport::Lane lane : {Transport::computeLane, Transport::communicationLane})
+    transport->endpoint(lane).nameOf = [this](uint32_t tag) { return nameOf(tag); };
+  transfers = std::make_unique<TransferThread>(transport->endpoint(Transport::transferLane));
+}
+
+// "all_reduce over dp, tp": of a tag.
+std::string ProcessFabric::nameOf(uint32_t tag) const {
+  std::vector<std::string> axes;
+  for (size_t a = 0; a < mesh.axes.size(); ++a)
+    if (tag / numOps >> a & 1) axes.push_back(mesh.axes[a].name);
+  std::string name = plan::Collective::Op_Name(static_cast<int>(tag % numOps));
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return fmt::format("{} over {}", name, fmt::join(axes, ", "));
+}
+
+Status ProcessFabric::openRoutes(int64_t, std::span<const MessageRoute> opened) {
+  for (const MessageRoute &route : opened) transfers->open(route);
+  for (int peer : transfers->peers()) transport->need(Transport::transferLane, peer);
+  return Status::ok();
+}
+
+Status ProcessFabric::connect(double seconds) {
+  CLEAVE_RETURN_IF_ERROR(transport->connect(seconds));
+  transfers->start();
   return Status::ok();
 }
 
 Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, int, const plan::Transfer &transfer) {
-  return courier.prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)), transfer.channel(),
-                         transfer.direction() == plan::Transfer::RECEIVE, arena + transfer.buffer().offset(),
-                         byteSize(transfer.buffer()));
+  return transfers->prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)), transfer.channel(),
+                            transfer.direction() == plan::Transfer::RECEIVE, arena + transfer.buffer().offset(),
+                            byteSize(transfer.buffer()));
 }
 
-int64_t ProcessFabric::messageBytes(int64_t) const { return courier.allocatedBytes(); }
+int64_t ProcessFabric::messageBytes(int64_t) const { return transfers->allocatedBytes(); }
 
-Status ProcessFabric::barrier(double seconds) {
-  Result<bool> met = agree(0, seconds);
-  return met ? Status::ok() : met.status();
-}
-
-// Why an exchange failed, with the time limit where that was it.
-Status ProcessFabric::silent(const Status &failure, const Patience &patience, double seconds) const {
-  if (failure || !patience.isOver() || patience.isAborted()) return failure;
-  return runError(fmt::format("{} for {:.1f} s (--step-timeout)", failure.message(), seconds));
-}
-
-Result<bool> ProcessFabric::agree(uint64_t digest, double seconds) {
+Result<std::vector<std::string>> ProcessFabric::exchange(std::span<const Blob> blobs, std::span<const int> from,
+                                                         double seconds) {
+  for (const Blob &blob : blobs) transport->need(Transport::exchangeLane, blob.to);
+  for (int peer : from) transport->need(Transport::exchangeLane, peer);
+  CLEAVE_RETURN_IF_ERROR(transport->connect(seconds));
+  Endpoint &endpoint = transport->endpoint(Transport::exchangeLane);
   const Patience patience(flag, seconds);
-  auto count = static_cast<size_t>(transport->size());
-  std::vector<uint64_t> all(count, digest);
-  std::vector<Piece> sends, receives;
-  for (int peer = 0; peer < transport->size(); ++peer) {
-    if (peer == transport->rank()) continue;
-    sends.push_back({peer, reinterpret_cast<std::byte *>(&digest), sizeof digest});
-    receives.push_back({peer, reinterpret_cast<std::byte *>(&all[static_cast<size_t>(peer)]), sizeof digest});
-  }
-  const Status exchanged = transport->exchange(Transport::controlLane, 0, sends, receives, patience);
-  CLEAVE_RETURN_IF_ERROR(silent(exchanged, patience, seconds));
-  return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
-}
-
-// Each round doubles how many ranks' numbers a rank has seen.
-Result<uint64_t> ProcessFabric::largest(uint64_t mine, double seconds) {
-  const int rank = transport->rank(), size = transport->size();
-  const Patience patience(flag, seconds);
-  for (int distance = 1; distance < size; distance *= 2) {
-    uint64_t theirs = 0;
-    const Piece send{(rank + distance) % size, reinterpret_cast<std::byte *>(&mine), sizeof mine};
-    const Piece receive{(rank - distance + size) % size, reinterpret_cast<std::byte *>(&theirs), sizeof theirs};
-    CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, {&send, 1}, {&receive, 1}, patience));
-    mine = std::max(mine, theirs);
-  }
-  return mine;
-}
-
-Result<std::vector<std::string>> ProcessFabric::swap(std::span<const Letter> letters, std::span<const int> from,
-                                                     double seconds) {
-  const Patience patience(flag, seconds);
+  constexpr uint32_t sizeTag = 1, bytesTag = 2;
   std::vector<int64_t> sizes, theirs(from.size());
-  for (const Letter &letter : letters) sizes.push_back(static_cast<int64_t>(letter.bytes.size()));
-  std::vector<Piece> sends, receives;
-  for (size_t i = 0; i < letters.size(); ++i)
-    sends.push_back({letters[i].to, reinterpret_cast<std::byte *>(&sizes[i]), sizeof sizes[i]});
+  for (const Blob &blob : blobs) sizes.push_back(static_cast<int64_t>(blob.bytes.size()));
+  std::vector<Message> sends, receives;
+  for (size_t i = 0; i < blobs.size(); ++i)
+    add(sends, blobs[i].to, sizeTag, reinterpret_cast<std::byte *>(&sizes[i]), sizeof sizes[i]);
   for (size_t i = 0; i < from.size(); ++i)
-    receives.push_back({from[i], reinterpret_cast<std::byte *>(&theirs[i]), sizeof theirs[i]});
-  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
+    add(receives, from[i], sizeTag, reinterpret_cast<std::byte *>(&theirs[i]), sizeof theirs[i]);
+  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, patience));
   std::vector<std::string> received(from.size());
   sends.clear(), receives.clear();
-  for (const Letter &letter : letters) // a sent piece is only read
-    if (!letter.bytes.empty())
-      sends.push_back({letter.to, reinterpret_cast<std::byte *>(const_cast<char *>(letter.bytes.data())),
-                       static_cast<int64_t>(letter.bytes.size())});
+  for (const Blob &blob : blobs)
+    add(sends, blob.to, bytesTag, reinterpret_cast<const std::byte *>(blob.bytes.data()), std::ssize(blob.bytes));
   for (size_t i = 0; i < from.size(); ++i) {
     received[i].resize(static_cast<size_t>(theirs[i]));
-    if (theirs[i] > 0) receives.push_back({from[i], reinterpret_cast<std::byte *>(received[i].data()), theirs[i]});
+    add(receives, from[i], bytesTag, reinterpret_cast<std::byte *>(received[i].data()), theirs[i]);
   }
-  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
+  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, patience));
   return received;
-}
-
-Status ProcessFabric::share(std::span<std::byte> bytes, double seconds) {
-  const Patience patience(flag, seconds);
-  std::vector<Piece> sends, receives;
-  auto count = static_cast<int64_t>(bytes.size());
-  if (transport->rank() != 0) receives.push_back({0, bytes.data(), count});
-  for (int peer = 1; transport->rank() == 0 && peer < transport->size(); ++peer)
-    sends.push_back({peer, bytes.data(), count});
-  return silent(transport->exchange(Transport::controlLane, 0, sends, receives, patience), patience, seconds);
 }
 
 void ProcessFabric::abort(const std::string &message, int exitStatus) {
   if (flag.raised()) return;
   flag.raise();
-  courier.close();
+  transfers->close();
   transport->abort(message, exitStatus);
 }
 

@@ -1,12 +1,11 @@
-// Words that rank 0 and the others exchange beside what their lanes do, to tell how they are (executor/watch.h): each
-// of the same size, never waited for, and dropped where the other side does not take them.
+// Words that neighbours on the control plane's tree exchange beside what their lanes do, to tell how ranks are
+// (executor/watch.h): each of the same size, and never waited for.
 //
-//   line->send(0, word);
+//   if (!line->send(0, word)) ...;                  // the neighbour has not taken the last one yet
 //   while (line->receive(peer, word)) ...;
 //   line->rest(std::chrono::milliseconds(100));     // until something may have arrived
 //
-// Used by one thread at a time, but for rest(): another may send meanwhile. Only rank 0 has more than one peer: all
-// others; theirs is rank 0.
+// Used by one thread at a time, but for rest(): another may send meanwhile.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -17,7 +16,9 @@ namespace cleave::runtime {
 struct WatchWord {
   enum Kind : int32_t { Beat, End, Bye }; // how it is; why the run ends; that it leaves
   int32_t kind = Beat;
+  int32_t rank = 0;     // whose it is
   int32_t state = 0;    // of a beat, see executor/liveness.h
+  int32_t reserved = 0;
   int64_t progress = 0; // grows with all that the rank does
   int64_t window = 0;   // of steps, and its own seconds a step in it (stragglers.h)
   double ownSeconds = 0;
@@ -29,7 +30,7 @@ public:
   virtual ~WatchLine() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual void send(int peer, const WatchWord &word) = 0;
+  virtual bool send(int peer, const WatchWord &word) = 0;
   virtual bool receive(int &peer, WatchWord &word) = 0; // false: none is there
   virtual bool hasEnded(int peer) const = 0;            // its connection; what it said before has been received
   virtual void rest(std::chrono::milliseconds most) = 0;

@@ -31,8 +31,6 @@ public:
   }
   // A warning for the user of how it runs; empty: none.
   virtual std::string warning() const { return {}; }
-  // Bytes that one run sends to other devices.
-  virtual int64_t sentBytes() const { return 0; }
 };
 using Prepared = std::unique_ptr<PreparedCommand>;
 

@@ -22,16 +22,16 @@ constexpr uint32_t value = 1, tag = 1, simpleValue = 2, status = 1;
 constexpr uint64_t statusStart = 1;
 } // namespace field
 
-class Message {
+class ProtoWriter {
 public:
-  Message &number(uint32_t field, uint64_t value) { return key(field, 0), stream.WriteVarint64(value), *this; }
-  Message &real(uint32_t field, double value) {
+  ProtoWriter &number(uint32_t field, uint64_t value) { return key(field, 0), stream.WriteVarint64(value), *this; }
+  ProtoWriter &real(uint32_t field, double value) {
     return key(field, 1), stream.WriteLittleEndian64(std::bit_cast<uint64_t>(value)), *this;
   }
-  Message &real(uint32_t field, float value) {
+  ProtoWriter &real(uint32_t field, float value) {
     return key(field, 5), stream.WriteLittleEndian32(std::bit_cast<uint32_t>(value)), *this;
   }
-  Message &bytes(uint32_t field, const std::string &value) {
+  ProtoWriter &bytes(uint32_t field, const std::string &value) {
     return key(field, 2), stream.WriteVarint64(value.size()), stream.WriteString(value), *this;
   }
   std::string take() {
@@ -90,12 +90,12 @@ Status EventFile::open(const std::string &folder, int64_t stepsDone) {
   file = std::fopen(path.c_str(), "wb");
   if (!file) return inputError(fmt::format("cannot write events to {}: {}", path, std::strerror(errno)));
   CLEAVE_RETURN_IF_ERROR(
-      record(Message().real(field::wallTime, now()).bytes(field::fileVersion, "brain.Event:2").take()));
+      record(ProtoWriter().real(field::wallTime, now()).bytes(field::fileVersion, "brain.Event:2").take()));
   // The session that begins here takes the place of one that went further.
-  return record(Message()
+  return record(ProtoWriter()
                     .real(field::wallTime, now())
                     .number(field::step, uint64_t(stepsDone + 1))
-                    .bytes(field::sessionLog, Message().number(field::status, field::statusStart).take())
+                    .bytes(field::sessionLog, ProtoWriter().number(field::status, field::statusStart).take())
                     .take());
 }
 
@@ -104,10 +104,10 @@ Status EventFile::write(const StepMetrics &metrics) {
   std::string summary;
   for (const auto &[name, meaning, value] : metricValues(metrics)) {
     if (name == "step" || value.is_null() || !std::isfinite(value.get<double>())) continue;
-    const std::string one = Message().bytes(field::tag, name).real(field::simpleValue, value.get<float>()).take();
-    summary += Message().bytes(field::value, one).take();
+    const std::string one = ProtoWriter().bytes(field::tag, name).real(field::simpleValue, value.get<float>()).take();
+    summary += ProtoWriter().bytes(field::value, one).take();
   }
-  return record(Message()
+  return record(ProtoWriter()
                     .real(field::wallTime, now())
                     .number(field::step, uint64_t(metrics.step))
                     .bytes(field::summary, summary)

@@ -91,6 +91,7 @@ Status Executor::open(ExecutorOptions options) {
     if (!status)
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
+  CLEAVE_RETURN_IF_ERROR(connection->connect(preparationSeconds));
   warnOfCommands(*programs.front()); // those of other ranks are alike
   if (streams) return streams->open();
   for (std::unique_ptr<PreparedProgram> &program : programs)
@@ -175,7 +176,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
   bool graphs = options.graphs && !options.debug && fabric->takesGraphs(runsOn(source), trace != nullptr);
-  Result<bool> isOfAll = fabric->agree(graphs, preparationSeconds); // what one process captures the others have to
+  Result<bool> isOfAll = fabric->allEqual(graphs, preparationSeconds); // what one process captures the others have to
   if (!isOfAll) return isOfAll.status();
   graphs = graphs && *isOfAll;
   streams = std::make_unique<StreamEngine>(

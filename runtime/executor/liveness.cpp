@@ -1,4 +1,5 @@
 #include "runtime/executor/liveness.h"
+#include "runtime/comm/tree_operation.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,10 +50,18 @@ std::string Liveness::lastOf(int rank) const {
                      of.report.where.empty() ? "before its first step" : "in " + of.report.where);
 }
 
+// What a rank says goes up the tree: one below a silent one cannot be heard.
+bool Liveness::isHidden(int rank) const {
+  for (int above = parentOf(rank); seesAll && above > 0; above = parentOf(above))
+    if (const Known &of = known[static_cast<size_t>(above)]; !of.hasLeft && of.silent > shareOfTimeout * timeout / 2)
+      return true;
+  return false;
+}
+
 std::optional<std::string> Liveness::judge() const {
   std::vector<std::string> silent;
   for (size_t rank = 0; rank < known.size(); ++rank)
-    if (!known[rank].hasLeft && known[rank].silent > shareOfTimeout * timeout)
+    if (!known[rank].hasLeft && known[rank].silent > shareOfTimeout * timeout && !isHidden(static_cast<int>(rank)))
       silent.push_back(fmt::format("rank {} does not answer for {:.1f} s ({}; --step-timeout)", rank,
                                    known[rank].silent, lastOf(static_cast<int>(rank))));
   if (!silent.empty()) return namesOf(silent);

@@ -52,6 +52,7 @@ private:
     double silent = 0; // seconds
   };
   std::string stuck() const;
+  bool isHidden(int rank) const;
   bool isFresh(const Known &rank) const { return rank.silent < timeout / 4; }
 
   std::vector<Known> known;

@@ -161,7 +161,7 @@ Status Mirror::keep(int64_t step, const SamplerState &sampler) {
 Status Mirror::passOn(const std::string &partial) const {
   if (processes == 1) return Status::ok();
   const int next = (self + distance) % processes, before = (self + processes - distance) % processes;
-  std::vector<Letter> sends;
+  std::vector<Blob> sends;
   std::vector<int> receives;
   if (!holdsAllOf(next, self)) {
     Result<std::shared_ptr<MappedFile>> own = MappedFile::open(partial + "/" + rankFileName(self));
@@ -172,7 +172,7 @@ Status Mirror::passOn(const std::string &partial) const {
     CLEAVE_RETURN_IF_ERROR(writeFile(partial, before));
   else
     receives.push_back(before);
-  Result<std::vector<std::string>> received = engine.fabric().swap(sends, receives, seconds);
+  Result<std::vector<std::string>> received = engine.fabric().exchange(sends, receives, seconds);
   if (!received) return received.status();
   for (const std::string &bytes : *received)
     CLEAVE_RETURN_IF_ERROR(writeFileAtomically(bytes, partial + "/" + rankFileName(before)));
@@ -212,16 +212,10 @@ Json Mirror::inventory() const {
 }
 
 Result<std::vector<Json>> Mirror::inventories() const {
-  std::vector<Letter> sends;
-  std::vector<int> others;
-  const Json own = inventory();
-  for (int process = 0; process < processes; ++process)
-    if (process != self) sends.push_back({process, own.dump()}), others.push_back(process);
-  Result<std::vector<std::string>> received = engine.fabric().swap(sends, others, seconds);
+  Result<std::vector<std::string>> received = engine.fabric().allGather(inventory().dump(), seconds);
   if (!received) return received.status();
-  std::vector<Json> all(static_cast<size_t>(processes), own);
-  for (size_t i = 0; i < others.size(); ++i)
-    all[static_cast<size_t>(others[i])] = Json::parse((*received)[i], nullptr, false);
+  std::vector<Json> all;
+  for (const std::string &text : *received) all.push_back(Json::parse(text, nullptr, false));
   return all;
 }
 
@@ -290,28 +284,26 @@ Result<std::string> Mirror::collect() {
 
 // Asks for files and gives those that others ask for.
 Status Mirror::fetch(const std::string &where, const std::map<int, Json> &requests) {
-  std::vector<Letter> asked, given;
-  std::vector<int> others;
-  for (int process = 0; process < processes; ++process) {
-    if (process == self) continue;
-    auto found = requests.find(process);
-    asked.push_back({process, found == requests.end() ? "[]" : found->second.dump()});
-    others.push_back(process);
-  }
-  Result<std::vector<std::string>> wanted = engine.fabric().swap(asked, others, seconds);
+  Json asked = Json::object();
+  std::vector<int> providers;
+  for (const auto &[process, files] : requests) asked[std::to_string(process)] = files, providers.push_back(process);
+  Result<std::vector<std::string>> wanted = engine.fabric().allGather(asked.dump(), seconds);
   if (!wanted) return wanted.status();
-  for (size_t i = 0; i < others.size(); ++i) {
-    Letter &letter = given.emplace_back(others[i], "");
-    for (const Json &file : Json::parse((*wanted)[i], nullptr, false)) {
+  std::vector<Blob> given;
+  for (int process = 0; process < processes; ++process) {
+    const Json of = Json::parse((*wanted)[static_cast<size_t>(process)], nullptr, false);
+    if (!of.is_object() || !of.contains(std::to_string(self))) continue;
+    Blob &blob = given.emplace_back(process, "");
+    for (const Json &file : of.at(std::to_string(self))) {
       if (!file.is_number_integer()) continue;
       Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(where + "/" + fileName(file.get<int64_t>()));
       if (!bytes) return bytes.status();
-      appendNumber(letter.bytes, file.get<int64_t>());
-      appendNumber(letter.bytes, static_cast<int64_t>((*bytes)->bytes().size()));
-      letter.bytes += (*bytes)->bytes();
+      appendNumber(blob.bytes, file.get<int64_t>());
+      appendNumber(blob.bytes, static_cast<int64_t>((*bytes)->bytes().size()));
+      blob.bytes += (*bytes)->bytes();
     }
   }
-  Result<std::vector<std::string>> received = engine.fabric().swap(given, others, seconds);
+  Result<std::vector<std::string>> received = engine.fabric().exchange(given, providers, seconds);
   if (!received) return received.status();
   std::error_code failure;
   fs::create_directories(where, failure);

@@ -1,4 +1,5 @@
 #include "runtime/executor/prepared_program.h"
+#include "runtime/plan/collective_parts.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
@@ -105,9 +106,15 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
     item.command = std::move(*prepared);
     if (std::string warning = item.command->warning(); !warning.empty())
       warnings[warning].push_back(fmt::format("'{}' ({})", command.name(), command.phase()));
-    item.sentBytes = item.command->sentBytes();
     bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
                   evaluate(command.transfer().peer(), mesh, id) != id;
+    if (isSend) item.sentBytes = byteSize(command.transfer().buffer());
+    if (command.has_collective()) {
+      const std::vector<int64_t> members = mesh.group(id, axesOf(command.collective().axes()));
+      const auto count = static_cast<int64_t>(members.size());
+      if (auto parts = partsOf(command.collective(), count); parts)
+        item.sentBytes = sentBytes(command.collective().op(), *parts, count, std::ranges::find(members, id) - members.begin());
+    }
     if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
     out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
   }

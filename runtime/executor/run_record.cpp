@@ -5,34 +5,23 @@
 namespace cleave::runtime {
 
 Result<std::string> Ranks::fromRank0(std::string text) const {
-  uint64_t size = text.size();
-  CLEAVE_RETURN_IF_ERROR(fabric.share(std::as_writable_bytes(std::span(&size, 1)), seconds));
-  constexpr uint64_t limit = 1 << 20;
-  if (size > limit) return runError("rank 0 sent something else than what it has chosen");
-  text.resize(size);
-  if (size > 0) CLEAVE_RETURN_IF_ERROR(fabric.share(std::as_writable_bytes(std::span(text)), seconds));
-  return text;
+  if (processes == 1) return text;
+  Result<std::vector<std::string>> all = fabric.allGather(fabric.localDevices().front() == 0 ? text : "", seconds);
+  if (!all) return all.status();
+  return all->front();
 }
 
 Status Ranks::outcome(const Status &mine) const {
   if (processes == 1) return mine;
-  const int64_t self = fabric.localDevices().front();
-  Result<uint64_t> last = fabric.largest(mine ? 0 : static_cast<uint64_t>(self) + 1, seconds); // that failed
-  if (!last) return mine ? last.status() : mine;
-  if (*last == 0) return Status::ok();
-  const auto failed = static_cast<int>(*last - 1);
-  std::vector<Letter> letters;
-  if (failed == self)
-    for (int rank = 0; rank < processes; ++rank)
-      if (rank != failed)
-        letters.push_back({rank, fmt::format("{:04}rank {}: {}", mine.exitStatus(), self, mine.message())});
-  const std::vector<int> from(failed == self ? 0 : 1, failed);
-  Result<std::vector<std::string>> received = fabric.swap(letters, from, seconds);
+  Result<std::vector<std::string>> all =
+      fabric.allGather(mine ? "" : fmt::format("{:04}{}", mine.exitStatus(), mine.message()), seconds);
   if (!mine) return mine;
-  if (!received) return received.status();
-  const std::string &text = received->front();
-  if (text.size() < 4) return runError(fmt::format("rank {} failed", failed));
-  return {static_cast<ErrorKind>(std::atoi(text.substr(0, 4).c_str())), text.substr(4)};
+  if (!all) return all.status();
+  for (size_t rank = 0; rank < all->size(); ++rank)
+    if (const std::string &text = (*all)[rank]; text.size() >= 4)
+      return {static_cast<ErrorKind>(std::atoi(text.substr(0, 4).c_str())),
+              fmt::format("rank {}: {}", rank, text.substr(4))};
+  return Status::ok();
 }
 
 namespace {

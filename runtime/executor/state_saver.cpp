@@ -50,7 +50,7 @@ Status StateSaver::meet(double seconds) {
 Status StateSaver::settle() {
   failure = writing.get();
   CLEAVE_RETURN_IF_ERROR(meet(options.seconds + writingSeconds()));
-  Result<bool> agreed = engine.fabric().agree(isFirst() && !failure ? 1 : 0, options.seconds);
+  Result<bool> agreed = engine.fabric().allEqual(isFirst() && !failure ? 1 : 0, options.seconds);
   if (!agreed) return agreed.status();
   if (failure && !*agreed) failure = runError("another process could not write its part");
   return Status::ok();

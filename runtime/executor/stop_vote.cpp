@@ -12,7 +12,7 @@ Result<int> StopVote::afterStep(double stepSeconds) {
   // The largest answer of all is a signal before it is a number of steps until the next vote.
   constexpr double betweenVotes = 0.25;
   const auto wait = static_cast<uint64_t>(std::clamp(betweenVotes / std::max(stepSeconds, 1e-6), 0.0, 1e6));
-  Result<uint64_t> largest = fabric.largest(static_cast<uint64_t>(asked()) << 32 | wait, seconds);
+  Result<uint64_t> largest = fabric.allReduceMax(static_cast<uint64_t>(asked()) << 32 | wait, seconds);
   if (!largest) return largest.status();
   stepsLeft = static_cast<uint32_t>(*largest & 0xffffffff);
   return static_cast<int>(*largest >> 32);

@@ -304,7 +304,7 @@ Status StreamEngine::capture(Routine &routine) {
 // Both ends of an exchange are in a graph or neither is: where one process cannot capture a routine, none has graphs.
 Status StreamEngine::captureOrGoOn(Routine &routine) {
   Status captured = capture(routine);
-  Result<uint64_t> refused = fabric.largest(!captured, options.timeoutSeconds);
+  Result<uint64_t> refused = fabric.allReduceMax(!captured, options.timeoutSeconds);
   if (!refused) return refused.status();
   if (*refused == 0) return Status::ok();
   if (options.warn)

@@ -136,7 +136,7 @@ Status PlanTrainer::open() {
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, options.network);
   if (!fabric) return fabric.status();
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
-  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(fingerprint), options.stepTimeout);
+  Result<bool> agreed = (*fabric)->allEqual(std::hash<std::string>{}(fingerprint), options.stepTimeout);
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
@@ -307,7 +307,7 @@ Result<bool> PlanTrainer::take(Result<std::unique_ptr<Snapshot>> opened, const S
   CLEAVE_RETURN_IF_ERROR(ranks().outcome(fits));
   const Status status = opened ? resume(**opened) : opened.status();
   if (!status) warn(status.message());
-  Result<uint64_t> failed = engine->fabric().largest(status ? 0 : 1, preparationSeconds);
+  Result<uint64_t> failed = engine->fabric().allReduceMax(status ? 0 : 1, preparationSeconds);
   if (!failed) return failed.status();
   if (*failed != 0) {
     if (choice && isFirstProcess())

@@ -1,4 +1,5 @@
 #include "runtime/executor/watch.h"
+#include "runtime/comm/tree_operation.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,12 +32,13 @@ template <size_t Bytes> void copyText(char (&to)[Bytes], const std::string &text
 } // namespace
 
 Watch::Watch(WatchLine *line, WatchOptions given)
-    : line(line), options(std::move(given)), period(periodFor(options.timeoutSeconds)),
+    : line(line), neighbours(line ? neighboursOf(line->rank(), line->size()) : std::vector<int>()),
+      queues(neighbours.size()), options(std::move(given)), period(periodFor(options.timeoutSeconds)),
       liveness(static_cast<int>(options.groups.size()), options.timeoutSeconds, !line || line->rank() == 0),
       stragglers(options.groups), toldAgo(options.groups.size(), secondsBetweenNotes) {
-  // A rank knows of rank 0 only, which knows of all.
-  for (int rank = 1; line && line->rank() != 0 && rank < line->size(); ++rank)
-    if (rank != line->rank()) liveness.left(rank);
+  // A rank knows of its neighbours, and rank 0 of all.
+  for (int rank = 0; line && line->rank() != 0 && rank < line->size(); ++rank)
+    if (rank != line->rank() && std::ranges::count(neighbours, rank) == 0) liveness.left(rank);
   thread = std::thread([this] { run(); });
 }
 
@@ -59,7 +61,10 @@ void Watch::run() {
                                     4 * std::chrono::duration<double>(period).count());
     last = now;
     if (stopping) leaving += awake;
-    if (stopping && (mayLeave() || (line && line->rank() != 0 && leaving > leavingSeconds))) return;
+    if (stopping && (mayLeave() || (line && line->rank() != 0 && leaving > leavingSeconds))) {
+      if (line && !options.aborted->raised()) sendAll({.kind = WatchWord::Bye, .rank = line->rank()});
+      return;
+    }
     liveness.pass(awake);
     for (double &ago : toldAgo) ago += awake;
     if (now >= beat || stopping) {
@@ -78,9 +83,9 @@ void Watch::run() {
 }
 
 void Watch::turn(std::unique_lock<std::mutex> &guard, double awake) {
-  if (line) receiveAll();
+  if (line) receiveAll(), flush();
   if (line) checkEnds();
-  if (why.empty() && (!line || line->rank() == 0 || !liveness.hasLeft(0)))
+  if (why.empty() && (!line || line->rank() == 0 || !liveness.hasLeft(parentOf(line->rank()))))
     if (std::optional<std::string> found = liveness.judge()) learn(*found, -1);
   bool isIn = std::ranges::any_of(own, [](const RankReport &report) {
     return report.state == RankReport::Waiting || report.state == RankReport::Busy;
@@ -117,19 +122,36 @@ void Watch::tellOwn() {
   if (!line || options.aborted->raised()) return; // why has been said
   const RankReport &mine = own.front();
   WatchWord word{.kind = WatchWord::Beat,
+                 .rank = line->rank(),
                  .state = mine.state,
                  .progress = mine.progress,
                  .window = mine.window,
                  .ownSeconds = mine.ownSeconds};
-  if (stopping && line->rank() != 0) word.kind = WatchWord::Bye;
+  if (stopping && line->rank() != 0 && haveChildrenLeft()) word.kind = WatchWord::Bye;
   copyText(word.host, mine.host);
   copyText(word.text, mine.where);
   sendAll(word);
 }
 
-void Watch::sendAll(const WatchWord &word) {
-  for (int peer = 0; peer < line->size(); ++peer)
-    if (peer != line->rank() && (line->rank() == 0 || peer == 0) && !liveness.hasLeft(peer)) line->send(peer, word);
+void Watch::sendAll(const WatchWord &word, int but) {
+  for (int peer : neighbours)
+    if (peer != but && !liveness.hasLeft(peer)) post(peer, word);
+}
+
+// A beat takes the place of an earlier one that has not gone yet.
+void Watch::post(int peer, const WatchWord &word) {
+  std::deque<WatchWord> &queue = queues[static_cast<size_t>(std::ranges::find(neighbours, peer) - neighbours.begin())];
+  auto isEarlier = [&](const WatchWord &other) { return other.kind == WatchWord::Beat && other.rank == word.rank; };
+  if (auto found = std::ranges::find_if(queue, isEarlier); found != queue.end())
+    *found = word;
+  else
+    queue.push_back(word);
+  flush();
+}
+
+void Watch::flush() {
+  for (size_t i = 0; i < neighbours.size(); ++i)
+    while (!queues[i].empty() && line->send(neighbours[i], queues[i].front())) queues[i].pop_front();
 }
 
 void Watch::receiveAll() {
@@ -140,34 +162,48 @@ void Watch::receiveAll() {
 
 void Watch::take(int peer, const WatchWord &word) {
   if (word.kind == WatchWord::End) return learn(word.text, peer);
-  if (word.kind == WatchWord::Bye) {
-    if (line->rank() == 0) line->send(peer, {.kind = WatchWord::Bye});
-    return liveness.left(peer);
-  }
-  liveness.heard(peer, {static_cast<RankReport::State>(word.state), word.progress, word.window, word.ownSeconds,
-                        word.host, word.text});
-  stragglers.heard(peer, word.window, word.ownSeconds);
+  if (word.rank < 0 || word.rank >= line->size()) return;
+  const int parent = parentOf(line->rank());
+  if (peer != parent && parent >= 0) post(parent, word);
+  if (word.kind == WatchWord::Bye) return takeLeave(peer, word.rank);
+  if (liveness.hasLeft(word.rank)) return;
+  liveness.heard(word.rank, {static_cast<RankReport::State>(word.state), word.progress, word.window, word.ownSeconds,
+                             word.host, word.text});
+  stragglers.heard(word.rank, word.window, word.ownSeconds);
+}
+
+// A child that leaves hears that it may. Those below a rank that has left are heard of no more.
+void Watch::takeLeave(int peer, int rank) {
+  if (peer == rank && peer != parentOf(line->rank()) && !liveness.hasLeft(peer))
+    post(peer, {.kind = WatchWord::Bye, .rank = line->rank()});
+  liveness.left(rank);
+  for (int below : childrenOf(rank, line->size()))
+    if (peer != parentOf(line->rank()) && !liveness.hasLeft(below)) takeLeave(peer, below);
+}
+
+bool Watch::haveChildrenLeft() const {
+  return std::ranges::all_of(neighbours,
+                             [&](int peer) { return peer == parentOf(line->rank()) || liveness.hasLeft(peer); });
 }
 
 // Connections that have ended without a word.
 void Watch::checkEnds() {
-  for (int peer = 0; peer < line->size(); ++peer) {
-    if (peer == line->rank() || liveness.hasLeft(peer) || !line->hasEnded(peer)) continue;
+  for (int peer : neighbours) {
+    if (liveness.hasLeft(peer) || !line->hasEnded(peer)) continue;
     learn(fmt::format("rank {} is gone ({})", peer, liveness.lastOf(peer)), peer);
     liveness.left(peer);
   }
 }
 
-// The first cause stays, and rank 0 tells it to all others.
+// The first cause stays, and goes on to those who cannot have told it.
 void Watch::learn(const std::string &cause, int from) {
   if (!why.empty() || options.aborted->raised()) return;
   why = cause;
   known.notify_all();
-  if (!line || line->rank() != 0) return;
-  WatchWord word{.kind = WatchWord::End};
+  if (!line) return;
+  WatchWord word{.kind = WatchWord::End, .rank = line->rank()};
   copyText(word.text, why);
-  for (int peer = 1; peer < line->size(); ++peer)
-    if (peer != from) line->send(peer, word);
+  sendAll(word, from);
 }
 
 void Watch::announce(const std::string &message) {
@@ -175,7 +211,7 @@ void Watch::announce(const std::string &message) {
   if (!why.empty()) return;
   why = message;
   if (!line) return;
-  WatchWord word{.kind = WatchWord::End};
+  WatchWord word{.kind = WatchWord::End, .rank = line->rank()};
   copyText(word.text, message);
   sendAll(word);
 }
@@ -200,10 +236,7 @@ void Watch::tellStragglers() {
 
 bool Watch::mayLeave() {
   if (!line || options.aborted->raised()) return true;
-  if (line->rank() != 0) return liveness.hasLeft(0);
-  if (liveness.isRunning()) return false;
-  sendAll({.kind = WatchWord::Bye});
-  return true;
+  return line->rank() == 0 ? !liveness.isRunning() : haveChildrenLeft() && liveness.hasLeft(parentOf(line->rank()));
 }
 
 } // namespace cleave::runtime

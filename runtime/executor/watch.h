@@ -1,7 +1,7 @@
-// Watches the ranks of a run from a thread of its own: each process tells rank 0 several times a timeout how it is, and
-// rank 0 tells all why the run ends: a rank is gone, does not answer (stopped, its host is off), comes no further while
-// others wait for it, or has failed. Where all ranks
-// are in one process, it sees one that comes no further.
+// Watches the ranks of a run from a thread of its own. Each process tells how it is several times a timeout, along the
+// control plane's tree up to rank 0. Who sees why the run ends tells all: a rank is gone, does not answer (stopped, its
+// host is off), comes no further while others wait for it, or has failed. Where all ranks are in one process, it sees
+// one that comes no further.
 //
 //   Watch watch(fabric.watchLine(), {.timeoutSeconds = 600, ...});
 //   watch.announce("rank 2, step 5, ...");             // this process ends the run, and says why
@@ -12,6 +12,7 @@
 #include "runtime/executor/stragglers.h"
 #include "runtime/threads/wait.h"
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -51,12 +52,18 @@ private:
   void take(int peer, const WatchWord &word);
   void checkEnds();
   void learn(const std::string &why, int from);
-  void sendAll(const WatchWord &word);
+  void post(int peer, const WatchWord &word);
+  void flush();
+  void sendAll(const WatchWord &word, int but = -1);
+  void takeLeave(int peer, int rank);
+  bool haveChildrenLeft() const;
   void tellStragglers();
   bool mayLeave();
   void endIfStuck(double awake);
 
   WatchLine *const line;
+  const std::vector<int> neighbours; // on the tree
+  std::vector<std::deque<WatchWord>> queues; // of words that a neighbour has not taken yet; by neighbour
   const WatchOptions options;
   const std::chrono::milliseconds period;
   std::mutex lock; // over all below

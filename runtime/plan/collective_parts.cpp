@@ -1,5 +1,6 @@
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/dtype.h"
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -61,6 +62,25 @@ Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, 
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+PartRange ownPiece(const CollectivePart &part, int64_t members, int64_t self) {
+  const int64_t total = part.elements(), piece = ((total + members - 1) / members + 15) / 16 * 16,
+                begin = std::min(total, self * piece);
+  return {begin, std::min(total, begin + piece) - begin};
+}
+
+int64_t sentBytes(plan::Collective::Op op, const std::vector<CollectivePart> &parts, int64_t members, int64_t self) {
+  int64_t bytes = 0;
+  for (const CollectivePart &part : parts) {
+    const int64_t whole = part.elements(), others = members - 1, own = ownPiece(part, members, self).count;
+    bytes += byteSize(part.dtype) * (op == plan::Collective::ALL_REDUCE   ? whole - own + others * own
+                                     : op == plan::Collective::ALL_TO_ALL ? others * whole / members
+                                     : op == plan::Collective::SHIFT      ? (part.distance ? whole : 0)
+                                     : op == plan::Collective::BROADCAST  ? (self == 0 ? others * whole : 0)
+                                                                          : others * whole);
+  }
+  return bytes;
 }
 
 } // namespace cleave::runtime

@@ -21,6 +21,14 @@ struct CollectivePart {
   int64_t elements() const { return outer * length * inner; }
 };
 
+// The elements of an all-reduce that member `self` sums, for all; pieces begin at cache lines.
+struct PartRange {
+  int64_t begin = 0, count = 0;
+};
+PartRange ownPiece(const CollectivePart &part, int64_t members, int64_t self);
+// Bytes that member `self` sends to others, as messages between processes are; `parts`: of the collective.
+int64_t sentBytes(plan::Collective::Op op, const std::vector<CollectivePart> &parts, int64_t members, int64_t self);
+
 // Parts of a collective over a group of `members`. Error: shapes, dtypes or dims that do not fit together.
 Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, int64_t members);
 

@@ -93,7 +93,19 @@ uint32_t Barrier::arrive(bool &isLast) {
 // Either the ringing thread sees who sleeps, or who is about to sleep sees the ring.
 void Bell::ring() {
   rings.fetch_add(1, std::memory_order_seq_cst);
-  if (asleep.load(std::memory_order_seq_cst) > 0) wakeAll(rings);
+  if (asleep.load(std::memory_order_seq_cst) > 0)
+    ::syscall(SYS_futex, address(rings), scope == Shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr,
+              0);
+}
+
+bool Bell::waitFor(uint32_t heard, std::chrono::microseconds most) {
+  if (stayAwakeWhile(rings, heard)) return true;
+  asleep.fetch_add(1, std::memory_order_seq_cst);
+  const timespec limit{most.count() / 1'000'000, most.count() % 1'000'000 * 1000};
+  if (rings.load(std::memory_order_seq_cst) == heard)
+    ::syscall(SYS_futex, address(rings), scope == Shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, heard, &limit, nullptr, 0);
+  asleep.fetch_sub(1, std::memory_order_seq_cst);
+  return rings.load(std::memory_order_acquire) != heard;
 }
 
 bool Bell::wait(uint32_t heard, const AbortFlag &abort) {

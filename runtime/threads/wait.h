@@ -84,14 +84,20 @@ private:
 //   if (!tryEverything() && !bell.wait(heard, abort)) return aborted;
 class Bell {
 public:
+  enum Scope : uint32_t { Threads, Shared }; // shared: it lies in memory of several processes
+  Bell() = default;
+  explicit Bell(Scope scope) : scope(scope) {}
   uint32_t heard() const { return rings.load(std::memory_order_acquire); }
   void ring();
   // Until it has rung since heard(). False: aborted.
   bool wait(uint32_t heard, const AbortFlag &abort);
+  // The same, at most so long. False: it has not rung.
+  bool waitFor(uint32_t heard, std::chrono::microseconds most);
 
 private:
   alignas(64) std::atomic<uint32_t> rings{0};
   std::atomic<uint32_t> asleep{0};
+  const Scope scope = Threads;
 };
 
 // A flag that happens once an action: events between the lanes of a device. Generations only grow (and may wrap): who

@@ -193,15 +193,15 @@ def snapshot(rows, columns, axis, begins):
     return joined([json.dumps(manifest, indent=1).encode(), *(header + data for header, data in files)])
 
 
-def greetings(seeds):
-    """Bytes that begin as a greeting does (greeting.h), and changes of those on their way."""
-    magic, version = 0x434C5643, 2
-    hello = struct.pack("<IIiiiiI", magic, version, 3, 0, 2, 4, 4242) + bytes(64)
+def handshakes(seeds):
+    """Bytes that begin as a handshake does (handshake.h), and changes of those on their way."""
+    magic, version = 0x434C5643, 3
+    hello = struct.pack("<IIiiiiI", magic, version, 3, 0, 2, 4, 4242) + bytes(80)
     proof = struct.pack("<I", magic) + bytes(32)
-    seeds.add("greeting", b"\0" + hello + proof)
-    seeds.add("greeting", b"\1" + struct.pack("<IIii", magic, version, 0, 4) + bytes(64) + struct.pack("<II", magic, 0) + bytes(32))
-    seeds.add("greeting", b"\2")
-    seeds.add("greeting", b"\2" + bytes([0, 8, 1, 1, 100, 255]))
+    seeds.add("handshake", b"\0" + hello + proof)
+    seeds.add("handshake", b"\1" + struct.pack("<IIii", magic, version, 0, 4) + bytes(80) + struct.pack("<II", magic, 0) + bytes(32))
+    seeds.add("handshake", b"\2")
+    seeds.add("handshake", b"\2" + bytes([0, 8, 1, 1, 100, 255]))
 
 
 def faults(seeds):
@@ -230,7 +230,7 @@ def main():
     data(seeds)
     seeds.add("snapshot", snapshot(4, 6, 0, ["0,0", "2,0"]))
     seeds.add("snapshot", snapshot(2, 6, 1, ["0,0", "0,3"]))
-    greetings(seeds)
+    handshakes(seeds)
     faults(seeds)
     if args.cleave:
         compiled(seeds, args.cleave)

@@ -1,6 +1,6 @@
 // cleave run X.plan: train.
 #include "runtime/comm/launch.h"
-#include "runtime/comm/tcp/roll_call.h"
+#include "runtime/comm/tcp/membership.h"
 #include "runtime/executor/mirror.h"
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/coordinate.h"
@@ -140,8 +140,8 @@ Status callRoll(const RunOptions &options, int attempt) {
   if (!network) return network.status();
   const std::vector<std::string> hosts = runtime::Mirror::notedHosts(options.train.runFolder);
   if (static_cast<int>(hosts.size()) != launch->size) return Status::ok(); // they have not met yet: all come again
-  launch->port += attempt - 1; // two ports an attempt: of the roll call, and of the run
-  Result<runtime::Launch> left = runtime::tcp::rollCall(*launch, *network, hosts, 2);
+  launch->port += attempt - 1; // two ports an attempt: of the membership vote, and of the run
+  Result<runtime::Launch> left = runtime::tcp::agreeOnMembers(*launch, *network, hosts, 2);
   if (!left) return left.status();
   auto tell = [](const char *name, const std::string &value) { ::setenv(name, value.c_str(), 1); };
   tell("RANK", std::to_string(left->rank)), tell("WORLD_SIZE", std::to_string(left->size));

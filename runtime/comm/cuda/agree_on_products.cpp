@@ -42,9 +42,9 @@ Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<G
     }
   }
   chooser.failed = !status; // it tells why; the others would wait
-  CLEAVE_RETURN_IF_ERROR(host.share({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, preparationSeconds));
+  CLEAVE_RETURN_IF_ERROR(host.broadcast({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, preparationSeconds));
   CLEAVE_RETURN_IF_ERROR(
-      host.share({reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, preparationSeconds));
+      host.broadcast({reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, preparationSeconds));
   CLEAVE_RETURN_IF_ERROR(status);
   if (chooser.failed) return runError("the first process could not choose the algorithms of matrix products");
   for (const std::shared_ptr<Gpu> &gpu : gpus) {

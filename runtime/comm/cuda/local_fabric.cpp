@@ -36,24 +36,6 @@ public:
     announced = noRun;
     return true;
   }
-  int64_t sentBytes() const override {
-    int64_t bytes = 0;
-    for (const Part &part : parts) {
-      int64_t whole = part.elements() * part.element, others = members() - 1;
-      if (op == plan::Collective::ALL_REDUCE) {
-        auto [begin, count] = ownPiece(part);
-        bytes += whole - count * part.element + others * count * part.element;
-      } else if (op == plan::Collective::ALL_TO_ALL)
-        bytes += others * whole / members();
-      else if (op == plan::Collective::SHIFT)
-        bytes += part.distance % members() == 0 ? 0 : whole;
-      else if (op == plan::Collective::BROADCAST)
-        bytes += self == 0 ? others * whole : 0;
-      else
-        bytes += others * whole;
-    }
-    return bytes;
-  }
 
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
   std::vector<Part> parts;
@@ -104,7 +86,7 @@ private:
       return copy(in(part, 0), out(part, 0), whole);
     switch (op) {
     case plan::Collective::ALL_REDUCE: {
-      auto [begin, count] = ownPiece(part);
+      auto [begin, count] = ownPiece(part, members(), self);
       Address offset = static_cast<Address>(begin * part.element), mine = out(part, self) + offset;
       CLEAVE_RETURN_IF_ERROR(reduce(part, static_cast<int64_t>(offset), mine, count, count, count));
       for (int64_t m = 0; m < members(); ++m)
@@ -137,11 +119,6 @@ private:
   }
 
   // Every member reduces one piece of all inputs and writes it to all outputs.
-  std::pair<int64_t, int64_t> ownPiece(const Part &part) const { // begin and count, elements
-    int64_t total = part.elements(), piece = ((total + members() - 1) / members() + 15) / 16 * 16;
-    int64_t begin = std::min(total, self * piece);
-    return {begin, std::min(total, begin + piece) - begin};
-  }
   // out[i] = sum over members of their input's element at `offset` bytes + i / row * pitch + i % row
   Status reduce(const Part &part, int64_t offset, Address target, int64_t row, int64_t pitch, int64_t count) {
     if (count == 0) return Status::ok();

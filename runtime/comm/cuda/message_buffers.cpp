@@ -24,7 +24,6 @@ public:
     ++(receives ? route.taken : route.sent);
     return true;
   }
-  int64_t sentBytes() const override { return receives ? 0 : bytes; }
   Address data = 0;
   int64_t bytes = 0;
   bool receives = false;

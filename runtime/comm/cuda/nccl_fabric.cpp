@@ -63,18 +63,6 @@ public:
     for (const Part &part : parts) CLEAVE_RETURN_IF_ERROR(share(part));
     return Status::ok();
   }
-  int64_t sentBytes() const override {
-    int64_t bytes = 0;
-    for (const Part &part : parts) {
-      int64_t whole = part.elements() * part.element, others = members - 1;
-      bytes += op == plan::Collective::ALL_REDUCE   ? 2 * whole * others / members
-               : op == plan::Collective::ALL_TO_ALL ? whole * others / members
-               : op == plan::Collective::SHIFT      ? (part.distance % members ? whole : 0)
-               : op == plan::Collective::BROADCAST  ? (self == 0 ? others * whole : 0)
-                                                    : others * whole;
-    }
-    return bytes;
-  }
 
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
   int reduce = ncclSum;
@@ -161,7 +149,6 @@ class NcclTransfer final : public PreparedCommand {
 public:
   NcclTransfer(NcclFabric &fabric, NcclFabric::Route &route, Stream stream, Address data, int64_t bytes, bool receives)
       : fabric(fabric), route(route), stream(stream), data(data), bytes(bytes), receives(receives) {}
-  int64_t sentBytes() const override { return receives ? 0 : bytes; }
   Status run() override {
     const Nccl &nccl = fabric.api();
     auto count = static_cast<size_t>(bytes);
@@ -272,7 +259,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
       }
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
-  CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, preparationSeconds));
+  CLEAVE_RETURN_IF_ERROR(host->broadcast({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, preparationSeconds));
   CLEAVE_RETURN_IF_ERROR(ncclStatus(
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));
@@ -293,7 +280,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
       to.push_back(static_cast<int>((place + distance) % count));
       from.push_back(static_cast<int>((place + count - distance) % count));
     }
-    CLEAVE_RETURN_IF_ERROR(connect(*comm, device().stream(lane), static_cast<int>(place), to, from));
+    CLEAVE_RETURN_IF_ERROR(connectPair(*comm, device().stream(lane), static_cast<int>(place), to, from));
   }
   for (const std::vector<Pair> &round : rounds) {
     auto mine = std::find_if(round.begin(), round.end(),
@@ -306,8 +293,8 @@ Status NcclFabric::open(const plan::Plan &plan) {
     if (!takesPart) continue;
     Route &route = routes[*mine];
     route.comm = *comm;
-    CLEAVE_RETURN_IF_ERROR(receives ? connect(*comm, device().stream(receiveLane), 1, {}, {0})
-                                    : connect(*comm, route.stream, 0, {1}, {}));
+    CLEAVE_RETURN_IF_ERROR(receives ? connectPair(*comm, device().stream(receiveLane), 1, {}, {0})
+                                    : connectPair(*comm, route.stream, 0, {1}, {}));
   }
   return Status::ok();
 }
@@ -315,7 +302,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
 // Two ranks connect when they first send each other something, and both wait for that on their hosts. Within a step
 // each comes to its exchanges in an order of its own, and two could wait for each other; so they do it here, where all
 // have one order. The messages have no use.
-Status NcclFabric::connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to,
+Status NcclFabric::connectPair(NcclComm comm, Stream stream, int self, const std::vector<int> &to,
                            const std::vector<int> &from) {
   CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
   int error = nccl->groupStart();

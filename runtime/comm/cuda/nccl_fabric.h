@@ -51,7 +51,7 @@ public:
 private:
   bool stop() override;
   Result<NcclComm> split(int color, int64_t key, const std::string &what);
-  Status connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to, const std::vector<int> &from);
+  Status connectPair(NcclComm comm, Stream stream, int self, const std::vector<int> &to, const std::vector<int> &from);
   const Nccl *nccl = nullptr;
   NcclComm world = nullptr;
   std::vector<NcclComm> made;                                          // all, the world first

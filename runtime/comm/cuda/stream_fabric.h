@@ -21,14 +21,17 @@ public:
   std::vector<int64_t> localDevices() const override { return host->localDevices(); }
   void attach(int64_t, std::byte *) override {}
   Status barrier(double seconds) override { return host->barrier(seconds); }
-  Result<bool> agree(uint64_t digest, double seconds) override { return host->agree(digest, seconds); }
-  Result<uint64_t> largest(uint64_t mine, double seconds) override { return host->largest(mine, seconds); }
-  Result<std::vector<std::string>> swap(std::span<const Letter> letters, std::span<const int> from,
+  Result<bool> allEqual(uint64_t digest, double seconds) override { return host->allEqual(digest, seconds); }
+  Result<uint64_t> allReduceMax(uint64_t mine, double seconds) override { return host->allReduceMax(mine, seconds); }
+  Result<std::vector<std::string>> allGather(const std::string &mine, double seconds) override {
+    return host->allGather(mine, seconds);
+  }
+  Result<std::vector<std::string>> exchange(std::span<const Blob> blobs, std::span<const int> from,
                                         double seconds) override {
-    return host->swap(letters, from, seconds);
+    return host->exchange(blobs, from, seconds);
   }
   std::vector<std::string> hosts() const override { return host->hosts(); }
-  Status share(std::span<std::byte> bytes, double seconds) override { return host->share(bytes, seconds); }
+  Status broadcast(std::span<std::byte> bytes, double seconds) override { return host->broadcast(bytes, seconds); }
   // The others are told first: what is stuck here may wait until they end, too.
   void abort(const std::string &message, int exitStatus) override {
     flag.raise();

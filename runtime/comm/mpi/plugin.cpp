@@ -1,16 +1,11 @@
 // libcleave_comm_mpi.so: point-to-point messages over MPI. Collectives are the runtime's own, so that sums have one
 // order.
 #include "runtime/comm/mpi/plugin.h"
-#include <algorithm>
 #include <cstdio>
 #include <mpi.h>
-#include <sched.h>
-#include <time.h>
 #include <vector>
 
 namespace {
-
-constexpr int64_t longestMessage = int64_t(1) << 30; // MPI counts are int
 
 bool failed(int code, char *error, int errorBytes) {
   if (code == MPI_SUCCESS) return false;
@@ -21,61 +16,27 @@ bool failed(int code, char *error, int errorBytes) {
   return true;
 }
 
-int exchange(int tag, const CleaveMpiPiece *sends, int numSends, const CleaveMpiPiece *receives, int numReceives,
-             int (*stop)(const void *), const void *context, char *error, int errorBytes) {
-  thread_local std::vector<MPI_Request> requests; // keeps its capacity: a steady step allocates nothing
-  requests.clear();
-  auto post = [&](const CleaveMpiPiece &piece, bool send) {
-    for (int64_t at = 0; at < piece.bytes; at += longestMessage) {
-      int count = static_cast<int>(std::min(longestMessage, piece.bytes - at));
-      char *data = static_cast<char *>(piece.data) + at;
-      MPI_Request request;
-      int code = send ? MPI_Isend(data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, &request)
-                      : MPI_Irecv(data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, &request);
-      if (failed(code, error, errorBytes)) return false;
-      requests.push_back(request);
-    }
-    return true;
-  };
-  for (int i = 0; i < numReceives; ++i)
-    if (!post(receives[i], false)) return 2;
-  for (int i = 0; i < numSends; ++i)
-    if (!post(sends[i], true)) return 2;
-  for (int64_t turn = 0;; ++turn) { // MPI waits spin; ours give the core to whoever computes
-    int done = 0;
-    if (failed(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), error,
-               errorBytes))
-      return 2;
-    if (done) return 0;
-    if (turn < 200) continue;
-    if (turn < 400)
-      sched_yield();
-    else {
-      if (stop(context)) return 1;
-      timespec nap{0, 30'000};
-      nanosleep(&nap, nullptr);
-    }
-  }
-}
+std::vector<MPI_Comm> lanes;
 
-void *start(int send, int tag, CleaveMpiPiece piece, char *error, int errorBytes) {
+void *start(int send, int lane, int peer, int tag, void *data, int64_t bytes, char *error, int errorBytes) {
   auto *request = new MPI_Request;
-  int count = static_cast<int>(piece.bytes);
-  int code = send ? MPI_Isend(piece.data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, request)
-                  : MPI_Irecv(piece.data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, request);
+  const int count = static_cast<int>(bytes);
+  const MPI_Comm comm = lanes[static_cast<size_t>(lane)];
+  const int code = send ? MPI_Isend(data, count, MPI_BYTE, peer, tag, comm, request)
+                        : MPI_Irecv(data, count, MPI_BYTE, peer, tag < 0 ? MPI_ANY_TAG : tag, comm, request);
   if (!failed(code, error, errorBytes)) return request;
   delete request;
   return nullptr;
 }
 
-int test(void *handle, int64_t *bytes, char *error, int errorBytes) {
+int test(void *handle, int64_t *bytes, int *tag, char *error, int errorBytes) {
   auto *request = static_cast<MPI_Request *>(handle);
   int done = 0, count = 0;
   MPI_Status status;
   if (failed(MPI_Test(request, &done, &status), error, errorBytes)) return -1;
   if (!done) return 0;
   MPI_Get_count(&status, MPI_BYTE, &count);
-  *bytes = count;
+  *bytes = count, *tag = status.MPI_TAG;
   delete request;
   return 1;
 }
@@ -97,8 +58,8 @@ void finish() {
 
 } // namespace
 
-extern "C" const CleaveMpiTransport *cleave_open_mpi(char *error, int errorBytes) {
-  static CleaveMpiTransport transport{CLEAVE_MPI_PLUGIN_VERSION, 0, 1, exchange, start, test, cancel, abortAll, finish};
+extern "C" const CleaveMpiTransport *cleave_open_mpi(int count, char *error, int errorBytes) {
+  static CleaveMpiTransport transport{CLEAVE_MPI_PLUGIN_VERSION, 0, 1, start, test, cancel, abortAll, finish};
   int provided = 0, initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized)
@@ -113,5 +74,10 @@ extern "C" const CleaveMpiTransport *cleave_open_mpi(char *error, int errorBytes
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &transport.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &transport.size);
+  for (int lane = 0; lane < count; ++lane) {
+    MPI_Comm &comm = lanes.emplace_back();
+    if (failed(MPI_Comm_dup(MPI_COMM_WORLD, &comm), error, errorBytes)) return nullptr;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  }
   return &transport;
 }

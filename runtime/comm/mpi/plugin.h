@@ -7,31 +7,24 @@
 extern "C" {
 #endif
 
-#define CLEAVE_MPI_PLUGIN_VERSION 2
-
-typedef struct {
-  int peer;
-  void *data;
-  int64_t bytes;
-} CleaveMpiPiece;
+#define CLEAVE_MPI_PLUGIN_VERSION 3
 
 typedef struct {
   int version; /* CLEAVE_MPI_PLUGIN_VERSION */
   int rank, size;
-  /* 0: done; 1: stopped because stop(context) became true; 2: MPI failed, `error` says how. Thread safe. */
-  int (*exchange)(int tag, const CleaveMpiPiece *sends, int numSends, const CleaveMpiPiece *receives, int numReceives,
-                  int (*stop)(const void *context), const void *context, char *error, int errorBytes);
-  /* Begins to send (or receive) one message of at most 2^30 bytes; null: MPI failed, `error` says how. */
-  void *(*start)(int send, int tag, CleaveMpiPiece piece, char *error, int errorBytes);
-  /* 1: the message is there, `bytes` long, and the request gone; 0: not yet; -1: MPI failed. */
-  int (*test)(void *request, int64_t *bytes, char *error, int errorBytes);
-  void (*cancel)(void *request); /* gives up a receive that never came */
+  /* Begins to send (or receive) one message of at most 2^30 bytes on a lane; null: MPI failed, `error` says how.
+     A negative tag receives whatever the peer sends next. Thread safe. */
+  void *(*start)(int send, int lane, int peer, int tag, void *data, int64_t bytes, char *error, int errorBytes);
+  /* 1: the message is there, `bytes` long and of this tag, and the request gone; 0: not yet; -1: MPI failed. */
+  int (*test)(void *request, int64_t *bytes, int *tag, char *error, int errorBytes);
+  void (*cancel)(void *request); /* gives up a message that never came or went */
   void (*abort)(int exitStatus); /* ends all processes */
   void (*finish)(void);          /* MPI_Finalize; all processes call it */
 } CleaveMpiTransport;
 
-/* Initializes MPI for several threads. Null on failure, `error` says why. */
-const CleaveMpiTransport *cleave_open_mpi(char *error, int errorBytes);
+/* Initializes MPI for several threads, and so many lanes whose messages never mix. Null on failure, `error` says why.
+   All processes call it. */
+const CleaveMpiTransport *cleave_open_mpi(int lanes, char *error, int errorBytes);
 
 #ifdef __cplusplus
 }

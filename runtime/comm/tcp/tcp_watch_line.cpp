@@ -2,12 +2,18 @@
 #include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace cleave::runtime::tcp {
 
 TcpWatchLine::TcpWatchLine(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved)
     : self(rank), links(sockets.size()), moved(moved) {
   for (size_t peer = 0; peer < links.size(); ++peer) links[peer].socket = sockets[peer];
+}
+
+TcpWatchLine::~TcpWatchLine() {
+  for (const Link &link : links)
+    if (link.socket >= 0) ::close(link.socket);
 }
 
 void TcpWatchLine::flush(Link &link) {
@@ -20,14 +26,15 @@ void TcpWatchLine::flush(Link &link) {
   }
 }
 
-void TcpWatchLine::send(int peer, const WatchWord &word) {
+bool TcpWatchLine::send(int peer, const WatchWord &word) {
   std::lock_guard guard(lock);
   Link &link = links[static_cast<size_t>(peer)];
-  if (link.socket < 0 || link.hasEnded) return;
+  if (link.socket < 0 || link.hasEnded) return true;
   flush(link);
-  if (link.unsent > 0) return;
+  if (link.unsent > 0) return false;
   link.out = word, link.unsent = sizeof word;
   flush(link);
+  return true;
 }
 
 bool TcpWatchLine::receive(int &peer, WatchWord &word) {

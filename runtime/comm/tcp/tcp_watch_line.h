@@ -1,4 +1,4 @@
-// The watch line over sockets between rank 0 and the others (watch_line.h).
+// The watch line over sockets between neighbours (watch_line.h).
 #pragma once
 #include "runtime/comm/watch_line.h"
 #include <atomic>
@@ -9,11 +9,13 @@ namespace cleave::runtime::tcp {
 
 class TcpWatchLine final : public WatchLine {
 public:
-  // `sockets`: by peer, non-blocking, -1 for none; they stay the caller's.
+  // `sockets`: by peer, non-blocking, -1 for none; the line closes them.
   TcpWatchLine(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved);
+  ~TcpWatchLine() override;
+  TcpWatchLine(const TcpWatchLine &) = delete;
   int rank() const override { return self; }
   int size() const override { return static_cast<int>(links.size()); }
-  void send(int peer, const WatchWord &word) override;
+  bool send(int peer, const WatchWord &word) override;
   bool receive(int &peer, WatchWord &word) override;
   bool hasEnded(int peer) const override;
   void rest(std::chrono::milliseconds most) override;

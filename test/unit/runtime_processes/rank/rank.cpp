@@ -54,7 +54,7 @@ int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, 
                                  }});
   if (!made) return fail(made.status());
   Executor &executor = **made;
-  if (Result<bool> agreed = executor.fabric().agree(42, 60); !agreed || !*agreed) return fail(agreed.status());
+  if (Result<bool> agreed = executor.fabric().allEqual(42, 60); !agreed || !*agreed) return fail(agreed.status());
   if (Status filled = fill(executor); !filled) return fail(filled);
   int64_t first = executor.devices().front();
   for (int step = 0; step < steps; ++step) {

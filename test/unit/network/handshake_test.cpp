@@ -1,5 +1,5 @@
-// Both sides of the greeting by hand: who holds the secret and says the truth is met, everybody else is not.
-#include "runtime/comm/tcp/greeting.h"
+// Both sides of the handshake by hand: who holds the secret and says the truth is met, everybody else is not.
+#include "runtime/comm/tcp/handshake.h"
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>
@@ -8,8 +8,8 @@
 namespace cleave::runtime::tcp {
 namespace {
 
-using State = Greeting::State;
-using Refusal = Greeting::Refusal;
+using State = Handshake::State;
+using Refusal = Handshake::Refusal;
 using Bytes = std::vector<std::byte>;
 
 RunSecret keyOf(int number) {
@@ -21,57 +21,57 @@ Self process(int rank, const std::string &plan = "a plan") { return {rank, 4, di
 
 // One side, with the bytes that it has not yet sent.
 struct Side {
-  Greeting greeting;
+  Handshake handshake;
   size_t sent = 0;
   Bytes said() {
-    std::span<const std::byte> rest = greeting.outgoing().subspan(sent);
+    std::span<const std::byte> rest = handshake.outgoing().subspan(sent);
     sent += rest.size();
     return {rest.begin(), rest.end()};
   }
   // In pieces of what is wanted, as a socket is read.
   void hear(const Bytes &bytes, size_t piece = 1000) {
-    for (size_t at = 0; at < bytes.size() && greeting.state() == State::Open && greeting.wanted() > 0;) {
-      size_t count = std::min({piece, greeting.wanted(), bytes.size() - at});
-      greeting.take(std::span(bytes).subspan(at, count));
+    for (size_t at = 0; at < bytes.size() && handshake.state() == State::Open && handshake.wanted() > 0;) {
+      size_t count = std::min({piece, handshake.wanted(), bytes.size() - at});
+      handshake.take(std::span(bytes).subspan(at, count));
       at += count;
     }
   }
 };
 
 Side joiner(int key = 1, int rank = 3, int lane = 2, int peer = 0, const std::string &plan = "a plan") {
-  return {Greeting::asJoiner(keyOf(key), process(rank, plan), peer, lane, 4242)};
+  return {Handshake::asJoiner(keyOf(key), process(rank, plan), peer, lane, 4242)};
 }
 Side listener(int key = 1, int rank = 0, const std::string &plan = "a plan") {
-  return {Greeting::asListener(keyOf(key), process(rank, plan))};
+  return {Handshake::asListener(keyOf(key), process(rank, plan))};
 }
 
 void converse(Side &a, Side &b, size_t piece = 1000) {
   for (int turn = 0; turn < 3; ++turn) b.hear(a.said(), piece), a.hear(b.said(), piece);
 }
 
-class Greetings : public testing::Test {
+class Handshakes : public testing::Test {
   void SetUp() override { ASSERT_GE(sodium_init(), 0); }
 };
 
-TEST_F(Greetings, TwoOfARunMeet) {
+TEST_F(Handshakes, TwoOfARunMeet) {
   for (size_t piece : {size_t(1), size_t(7), size_t(1000)}) {
     Side a = joiner(), b = listener();
     converse(a, b, piece);
-    EXPECT_EQ(a.greeting.state(), State::Met);
-    EXPECT_EQ(b.greeting.state(), State::Met);
-    EXPECT_EQ(b.greeting.peer(), 3);
-    EXPECT_EQ(b.greeting.lane(), 2);
-    EXPECT_EQ(b.greeting.port(), 4242);
-    EXPECT_EQ(a.greeting.peer(), 0);
+    EXPECT_EQ(a.handshake.state(), State::Met);
+    EXPECT_EQ(b.handshake.state(), State::Met);
+    EXPECT_EQ(b.handshake.peer(), 3);
+    EXPECT_EQ(b.handshake.lane(), 2);
+    EXPECT_EQ(b.handshake.port(), 4242);
+    EXPECT_EQ(a.handshake.peer(), 0);
   }
 }
 
-TEST_F(Greetings, AnotherSecretIsRefusedByBothSides) {
+TEST_F(Handshakes, AnotherSecretIsRefusedByBothSides) {
   Side a = joiner(1), b = listener(2);
   converse(a, b);
-  EXPECT_EQ(a.greeting.refusal(), Refusal::Secret);
-  EXPECT_EQ(b.greeting.refusal(), Refusal::Secret);
-  EXPECT_FALSE(b.greeting.isProved());
+  EXPECT_EQ(a.handshake.refusal(), Refusal::Secret);
+  EXPECT_EQ(b.handshake.refusal(), Refusal::Secret);
+  EXPECT_FALSE(b.handshake.isProved());
   // A listener that says that all is well, without the secret.
   Side c = joiner(), d = listener();
   d.hear(c.said()), c.hear(d.said());
@@ -79,11 +79,11 @@ TEST_F(Greetings, AnotherSecretIsRefusedByBothSides) {
   Bytes verdict = d.said();
   verdict.back() ^= std::byte{1};
   c.hear(verdict);
-  EXPECT_EQ(c.greeting.state(), State::Refused);
-  EXPECT_EQ(c.greeting.refusal(), Refusal::Secret);
+  EXPECT_EQ(c.handshake.state(), State::Refused);
+  EXPECT_EQ(c.handshake.refusal(), Refusal::Secret);
 }
 
-TEST_F(Greetings, WhatWasHeardBeforeProvesNothing) {
+TEST_F(Handshakes, WhatWasHeardBeforeProvesNothing) {
   Side a = joiner(), b = listener();
   Bytes hello = a.said();
   b.hear(hello);
@@ -92,59 +92,59 @@ TEST_F(Greetings, WhatWasHeardBeforeProvesNothing) {
   Side again = listener(); // the same words to another nonce
   again.hear(hello), (void)again.said();
   again.hear(proof);
-  EXPECT_EQ(again.greeting.refusal(), Refusal::Secret);
+  EXPECT_EQ(again.handshake.refusal(), Refusal::Secret);
 }
 
-TEST_F(Greetings, ARankOrLaneOfItsOwnChoiceIsNotProved) {
+TEST_F(Handshakes, ARankOrLaneOfItsOwnChoiceIsNotProved) {
   for (size_t at : {8, 16, 20, 24}) { // rank, lane, size, port in the hello
     Side a = joiner(), b = listener();
     Bytes hello = a.said();
     hello[at] ^= std::byte{1};
     b.hear(hello);
     a.hear(b.said()), b.hear(a.said());
-    EXPECT_EQ(b.greeting.refusal(), Refusal::Secret) << at;
-    EXPECT_NE(b.greeting.state(), State::Met) << at;
+    EXPECT_EQ(b.handshake.refusal(), Refusal::Secret) << at;
+    EXPECT_NE(b.handshake.state(), State::Met) << at;
   }
   Side a = joiner(1, 3, 2, 1), b = listener(); // wants rank 1, meets rank 0
   b.hear(a.said());
-  EXPECT_EQ(b.greeting.state(), State::Broken);
+  EXPECT_EQ(b.handshake.state(), State::Broken);
 }
 
-TEST_F(Greetings, AnEchoProvesNothing) {
+TEST_F(Handshakes, AnEchoProvesNothing) {
   Side a = joiner();
   Bytes hello = a.said();
   a.hear(hello); // what it said itself, as an answer
-  EXPECT_EQ(a.greeting.state(), State::Broken);
+  EXPECT_EQ(a.handshake.state(), State::Broken);
   Side b = listener(), c = joiner();
   b.hear(c.said());
   Bytes answer = b.said();
   b.hear(answer); // the listener's own words as a proof
-  EXPECT_NE(b.greeting.state(), State::Met);
+  EXPECT_NE(b.handshake.state(), State::Met);
   // A proof that comes back is the joiner's, which is not the listener's.
   Side d = joiner(), e = listener();
   e.hear(d.said()), d.hear(e.said());
   Bytes proof = d.said();
   proof.insert(proof.begin() + 4, 4, std::byte{0}); // no refusal
   d.hear(proof);
-  EXPECT_EQ(d.greeting.refusal(), Refusal::Secret);
+  EXPECT_EQ(d.handshake.refusal(), Refusal::Secret);
 }
 
-TEST_F(Greetings, WhoProvesAndDoesNotFitIsToldWhy) {
+TEST_F(Handshakes, WhoProvesAndDoesNotFitIsToldWhy) {
   Side a = joiner(1, 3, 2, 0, "another plan"), b = listener();
   converse(a, b);
-  EXPECT_EQ(a.greeting.refusal(), Refusal::Plan);
-  EXPECT_EQ(b.greeting.refusal(), Refusal::Plan);
-  EXPECT_TRUE(b.greeting.isProved());
+  EXPECT_EQ(a.handshake.refusal(), Refusal::Plan);
+  EXPECT_EQ(b.handshake.refusal(), Refusal::Plan);
+  EXPECT_TRUE(b.handshake.isProved());
   Side c = joiner(), d = listener();
-  d.greeting.setTaken(true);
+  d.handshake.setTaken(true);
   converse(c, d);
-  EXPECT_EQ(c.greeting.refusal(), Refusal::Taken);
-  Side e{Greeting::asJoiner(keyOf(1), {.rank = 3, .size = 5, .plan = digestOf("a plan")}, 0, 2, 1)}, f = listener();
+  EXPECT_EQ(c.handshake.refusal(), Refusal::Taken);
+  Side e{Handshake::asJoiner(keyOf(1), {.rank = 3, .size = 5, .plan = digestOf("a plan")}, 0, 2, 1)}, f = listener();
   converse(e, f);
-  EXPECT_EQ(e.greeting.refusal(), Refusal::Size);
+  EXPECT_EQ(e.handshake.refusal(), Refusal::Size);
 }
 
-TEST_F(Greetings, GarbageIsBrokenAndNeverLong) {
+TEST_F(Handshakes, GarbageIsBrokenAndNeverLong) {
   std::mt19937 random(33);
   for (int turn = 0; turn < 2000; ++turn) {
     Side b = listener();
@@ -157,15 +157,15 @@ TEST_F(Greetings, GarbageIsBrokenAndNeverLong) {
       noise.insert(noise.begin(), hello.begin(), hello.end());
     }
     b.hear(noise);
-    EXPECT_NE(b.greeting.state(), State::Met);
-    EXPECT_LE(b.greeting.wanted(), 128u);
-    EXPECT_LE(b.greeting.outgoing().size(), 128u);
+    EXPECT_NE(b.handshake.state(), State::Met);
+    EXPECT_LE(b.handshake.wanted(), 128u);
+    EXPECT_LE(b.handshake.outgoing().size(), 128u);
   }
   Side b = listener();
   std::string get = "GET / HTTP/1.1\r\n\r\n";
   b.hear(
       {reinterpret_cast<const std::byte *>(get.data()), reinterpret_cast<const std::byte *>(get.data()) + get.size()});
-  EXPECT_EQ(b.greeting.state(), State::Broken);
+  EXPECT_EQ(b.handshake.state(), State::Broken);
 }
 
 } // namespace

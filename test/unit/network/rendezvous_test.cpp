@@ -1,6 +1,6 @@
-// Processes that meet, as threads over the loopback interface, among strangers.
+// Processes that meet, as threads over the loopback interface, among unauthenticated.
 #include "runtime/comm/tcp/address.h"
-#include "runtime/comm/tcp/meeting.h"
+#include "runtime/comm/tcp/rendezvous.h"
 #include "runtime/comm/transport.h"
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -93,18 +93,18 @@ void closeAll(std::vector<Process> &processes) {
           if (socket >= 0) ::close(socket);
 }
 
-TEST(Meeting, AllMeetAmongStrangers) {
+TEST(Rendezvous, AllMeetAmongStrangers) {
   Party party;
-  std::vector<std::thread> strangers;
+  std::vector<std::thread> unauthenticated;
   std::atomic<bool> over{false};
   for (int number = 0; number < 20; ++number)
-    strangers.emplace_back([&, number] {
+    unauthenticated.emplace_back([&, number] {
       while (!over) {
         int socket = connectTo(party.port);
         if (socket < 0) return;
         std::string word = number % 4 == 0   ? "GET / HTTP/1.1\r\n\r\n"
                            : number % 4 == 1 ? std::string(1000, 'x')
-                           : number % 4 == 2 ? std::string("CVLC\2\0", 6) // a greeting's beginning
+                           : number % 4 == 2 ? std::string("CVLC\2\0", 6) // a handshake's beginning
                                              : "";
         (void)!::send(socket, word.data(), word.size(), MSG_NOSIGNAL);
         if (number % 2) ::usleep(20000);
@@ -115,15 +115,15 @@ TEST(Meeting, AllMeetAmongStrangers) {
   over = true;
   expectMet(processes, 4);
   closeAll(processes);
-  std::thread([&] { // the strangers that wait for somebody who listens
+  std::thread([&] { // the unauthenticated that wait for somebody who listens
     int socket = listenAt(resolve("127.0.0.1", party.port)->front());
-    for (std::thread &stranger : strangers) stranger.join();
+    for (std::thread &stranger : unauthenticated) stranger.join();
     ::close(socket);
   })
       .join();
 }
 
-TEST(Meeting, SilentConnectionsDelayNobody) {
+TEST(Rendezvous, SilentConnectionsDelayNobody) {
   Party party;
   std::vector<int> silent;
   std::thread stranger([&] {
@@ -141,7 +141,7 @@ TEST(Meeting, SilentConnectionsDelayNobody) {
     if (one >= 0) ::close(one);
 }
 
-TEST(Meeting, AnotherSecretIsTold) {
+TEST(Rendezvous, AnotherSecretIsTold) {
   Party party{.seconds = 5, .secrets = {1, 1, 2, 1}};
   std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
   EXPECT_THAT(processes[2].message(), testing::HasSubstr("rank 2 and rank 0"));
@@ -151,7 +151,7 @@ TEST(Meeting, AnotherSecretIsTold) {
   EXPECT_THAT(processes[1].message(), testing::HasSubstr("rank 0 waits for rank 2 of 4"));
 }
 
-TEST(Meeting, AnotherPlanEndsAllAtOnce) {
+TEST(Rendezvous, AnotherPlanEndsAllAtOnce) {
   Party party{.seconds = 20, .plans = {"plan", "plan", "another", "plan"}};
   std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
   for (int rank : {0, 2})
@@ -159,7 +159,7 @@ TEST(Meeting, AnotherPlanEndsAllAtOnce) {
   for (int rank : {1, 3}) EXPECT_FALSE(*processes[static_cast<size_t>(rank)].outcome);
 }
 
-TEST(Meeting, ASecondProcessOfARankIsToldSo) {
+TEST(Rendezvous, ASecondProcessOfARankIsToldSo) {
   Party party{.size = 2, .seconds = 10};
   std::vector<Process> processes = party.meetAll({0, 1, 1});
   int refused = 0;
@@ -171,7 +171,7 @@ TEST(Meeting, ASecondProcessOfARankIsToldSo) {
   closeAll(processes);
 }
 
-TEST(Meeting, WhoIsMissingIsTold) {
+TEST(Rendezvous, WhoIsMissingIsTold) {
   Party party{.seconds = 1};
   std::vector<Process> processes = party.meetAll({0, 2});
   EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 0 waits for ranks 1, 3 of 4"));
@@ -179,7 +179,7 @@ TEST(Meeting, WhoIsMissingIsTold) {
   EXPECT_EQ(processes[0].outcome->status().exitStatus(), 4);
 }
 
-TEST(Meeting, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
+TEST(Rendezvous, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
   Party party{.host = "no-such-host.invalid", .seconds = 1};
   auto begin = std::chrono::steady_clock::now();
   std::vector<Process> processes = party.meetAll({3});
@@ -187,7 +187,7 @@ TEST(Meeting, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
   EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 3 cannot resolve 'no-such-host.invalid'"));
 }
 
-TEST(Meeting, BeyondThisHostThereIsASecret) {
+TEST(Rendezvous, BeyondThisHostThereIsASecret) {
   for (const char *host : {"192.0.2.1", "2001:db8::1"}) { // addresses of no machine
     Party party{.host = host, .seconds = 1, .secrets = {0, 0, 0, 0}};
     std::vector<Process> processes = party.meetAll({0, 1});

@@ -10,8 +10,8 @@
 //
 // No message has a length of its own, so that a stranger can make nobody wait for, or keep, more than a hundred bytes.
 //
-//   Greeting greeting = Greeting::asListener(key, {.rank = 0, .size = 4, .plan = digest});
-//   while (greeting.state() == Greeting::State::Open) { send(greeting.outgoing()); greeting.take(received); }
+//   Handshake handshake = Handshake::asListener(key, {.rank = 0, .size = 4, .plan = digest});
+//   while (handshake.state() == Handshake::State::Open) { send(handshake.outgoing()); handshake.take(received); }
 #pragma once
 #include "runtime/comm/network.h"
 #include <array>
@@ -23,22 +23,24 @@
 namespace cleave::runtime::tcp {
 
 using PlanDigest = std::array<std::byte, 32>;
+using RunId = std::array<std::byte, 16>; // random, of rank 0; zero before it is known
 PlanDigest digestOf(const std::string &text);
 
 // Who a process is.
 struct Self {
   int32_t rank = 0, size = 1;
   PlanDigest plan{};
+  RunId run{};
 };
 
-class Greeting {
+class Handshake {
 public:
   enum class State { Open, Met, Refused, Broken }; // broken: the other side is no process of Cleave's
-  enum class Refusal : uint32_t { None, Secret, Plan, Size, Taken };
+  enum class Refusal : uint32_t { None, Secret, Plan, Size, Taken, Run };
 
   // `port`: where the joiner listens, 0 where it does not matter.
-  static Greeting asJoiner(const RunSecret &key, const Self &self, int32_t peer, int32_t lane, uint16_t port);
-  static Greeting asListener(const RunSecret &key, const Self &self);
+  static Handshake asJoiner(const RunSecret &key, const Self &self, int32_t peer, int32_t lane, uint16_t port);
+  static Handshake asListener(const RunSecret &key, const Self &self);
 
   State state() const { return at; }
   Refusal refusal() const { return why; }
@@ -60,7 +62,7 @@ private:
   enum class Due { Hello, Answer, Proof, Verdict, Nothing };
   using Nonce = std::array<std::byte, 32>;
   using Mac = std::array<std::byte, 32>;
-  Greeting(const RunSecret &key, const Self &self) : key(key), self(self) {}
+  Handshake(const RunSecret &key, const Self &self) : key(key), self(self) {}
   void put(const void *data, size_t bytes);
   Mac macOf(bool ofJoiner) const;
   void takeHello();
@@ -79,11 +81,12 @@ private:
   int32_t theirs = -1, laneOfBoth = 0, theirSize = 0;
   uint16_t portOfJoiner = 0;
   PlanDigest theirPlan{};
+  RunId theirRun{};
   Nonce mine{}, other{};
   std::vector<std::byte> in, out;
 };
 
 // "their secrets differ": for messages.
-std::string text(Greeting::Refusal refusal);
+std::string text(Handshake::Refusal refusal);
 
 } // namespace cleave::runtime::tcp

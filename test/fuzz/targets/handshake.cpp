@@ -2,7 +2,7 @@
 // listener or a joiner, from a stranger; or two of a run, from each other, with bytes changed on the way (a byte for
 // the place, one for the change). Nobody meets a stranger, nobody has met whose words were changed, and nobody is made
 // to send much.
-#include "runtime/comm/tcp/greeting.h"
+#include "runtime/comm/tcp/handshake.h"
 #include "test/fuzz/target.h"
 #include <map>
 #include <sodium.h>
@@ -10,7 +10,7 @@
 namespace {
 
 using namespace cleave;
-using runtime::tcp::Greeting;
+using runtime::tcp::Handshake;
 
 // Numbers that look random and are the same for every input, so that a fault comes again.
 uint64_t drawn = 0;
@@ -28,28 +28,28 @@ uint32_t drawWord() {
 const char *drawnName() { return "counted"; }
 randombytes_implementation counted = {drawnName, drawWord, nullptr, nullptr, draw, nullptr};
 
-Greeting listener() {
-  return Greeting::asListener({std::byte(7)}, {.rank = 0, .size = 4, .plan = runtime::tcp::digestOf("a plan")});
+Handshake listener() {
+  return Handshake::asListener({std::byte(7)}, {.rank = 0, .size = 4, .plan = runtime::tcp::digestOf("a plan")});
 }
-Greeting joiner() {
-  return Greeting::asJoiner({std::byte(7)}, {.rank = 3, .size = 4, .plan = runtime::tcp::digestOf("a plan")}, 0, 2,
+Handshake joiner() {
+  return Handshake::asJoiner({std::byte(7)}, {.rank = 3, .size = 4, .plan = runtime::tcp::digestOf("a plan")}, 0, 2,
                             4242);
 }
 
-void hearStranger(Greeting hearer, std::span<const std::byte> words) {
+void hearStranger(Handshake hearer, std::span<const std::byte> words) {
   while (!words.empty() && hearer.wanted() > 0) {
     const size_t count = std::min(hearer.wanted(), words.size());
     hearer.take(words.first(count));
     words = words.subspan(count);
   }
-  fuzz::require(hearer.state() != Greeting::State::Met && !hearer.isProved(), "meets a stranger");
+  fuzz::require(hearer.state() != Handshake::State::Met && !hearer.isProved(), "meets a stranger");
   fuzz::require(hearer.outgoing().size() <= 256, "sends a stranger much");
 }
 
 using Changes = std::map<uint8_t, uint8_t>; // of bytes by their place
 
 // Passes on what `from` has to say; true: something of it was changed.
-bool pass(const Greeting &from, size_t &passed, Greeting &to, const Changes &changes) {
+bool pass(const Handshake &from, size_t &passed, Handshake &to, const Changes &changes) {
   bool isChanged = false;
   while (passed < from.outgoing().size() && to.wanted() > 0) {
     std::byte word = from.outgoing()[passed];
@@ -63,7 +63,7 @@ bool pass(const Greeting &from, size_t &passed, Greeting &to, const Changes &cha
 }
 
 void meetThrough(const Changes &ofJoiner, const Changes &ofListener) {
-  Greeting first = joiner(), second = listener();
+  Handshake first = joiner(), second = listener();
   bool joinerIsChanged = false, listenerIsChanged = false;
   size_t fromJoiner = 0, fromListener = 0;
   for (int turn = 0; turn < 4; ++turn) {
@@ -71,9 +71,9 @@ void meetThrough(const Changes &ofJoiner, const Changes &ofListener) {
     listenerIsChanged |= pass(second, fromListener, first, ofListener);
   }
   const bool isChanged = joinerIsChanged || listenerIsChanged;
-  fuzz::require(first.state() != Greeting::State::Met || !isChanged, "a joiner meets through changed words");
-  fuzz::require(second.state() != Greeting::State::Met || !joinerIsChanged, "a listener meets through changed words");
-  fuzz::require(isChanged || (first.state() == Greeting::State::Met && second.state() == Greeting::State::Met),
+  fuzz::require(first.state() != Handshake::State::Met || !isChanged, "a joiner meets through changed words");
+  fuzz::require(second.state() != Handshake::State::Met || !joinerIsChanged, "a listener meets through changed words");
+  fuzz::require(isChanged || (first.state() == Handshake::State::Met && second.state() == Handshake::State::Met),
                 "two of a run do not meet");
 }
 

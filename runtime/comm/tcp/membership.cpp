@@ -1,5 +1,5 @@
-#include "runtime/comm/tcp/roll_call.h"
-#include "runtime/comm/tcp/reception.h"
+#include "runtime/comm/tcp/membership.h"
+#include "runtime/comm/tcp/acceptor.h"
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -16,13 +16,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class RollCall {
+class MembershipVote {
 public:
-  RollCall(const Launch &launch, const Network &network, const std::vector<std::string> &hosts, double seconds)
+  MembershipVote(const Launch &launch, const Network &network, const std::vector<std::string> &hosts, double seconds)
       : launch(launch), network(network), hosts(hosts),
         wait(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))),
-        self{launch.rank, launch.size, digestOf("roll call")} {}
-  ~RollCall() {
+        self{launch.rank, launch.size, digestOf("membership vote")} {}
+  ~MembershipVote() {
     for (auto [rank, socket] : present) ::close(socket);
   }
   Result<Launch> run();
@@ -31,7 +31,7 @@ private:
   Result<std::optional<Launch>> joinAt(int leader);
   Result<Launch> lead();
   Result<Launch> launchOf(const std::vector<int32_t> &ranks, int leader) const;
-  void prepare(Reception &reception);
+  void prepare(Acceptor &acceptor);
   std::optional<std::vector<int32_t>> receive(int socket) const;
 
   const Launch &launch;
@@ -43,17 +43,17 @@ private:
   Clock::time_point last;     // when one came
 };
 
-void RollCall::prepare(Reception &reception) {
-  reception.isTaken = [this](int, int peer) { return peer >= self.size || peer == self.rank; };
-  reception.portToTell = [](int) -> Result<uint16_t> { return uint16_t{0}; };
-  reception.onMet = [this](const Met &met) {
+void MembershipVote::prepare(Acceptor &acceptor) {
+  acceptor.isTaken = [this](int, int peer) { return peer >= self.size || peer == self.rank; };
+  acceptor.portToTell = [](int) -> Result<uint16_t> { return uint16_t{0}; };
+  acceptor.onMet = [this](const Met &met) {
     if (auto [at, isNew] = present.try_emplace(met.peer, met.socket); !isNew)
       ::close(std::exchange(at->second, met.socket));
     last = Clock::now();
   };
 }
 
-Result<Launch> RollCall::launchOf(const std::vector<int32_t> &ranks, int leader) const {
+Result<Launch> MembershipVote::launchOf(const std::vector<int32_t> &ranks, int leader) const {
   const auto left = static_cast<int>(ranks.size());
   if (2 * left < launch.size || (2 * left == launch.size && ranks.front() != 0))
     return runError(fmt::format("only {} of {} processes are left, and others may go on without them: start the run "
@@ -68,19 +68,19 @@ Result<Launch> RollCall::launchOf(const std::vector<int32_t> &ranks, int leader)
   return next;
 }
 
-Result<Launch> RollCall::lead() {
-  Reception reception(network.secret.value_or(RunSecret{}), self);
-  prepare(reception);
+Result<Launch> MembershipVote::lead() {
+  Acceptor acceptor(network.secret.value_or(RunSecret{}), self);
+  prepare(acceptor);
   Result<std::vector<Address>> own = resolve(hosts[static_cast<size_t>(self.rank)], launch.port);
   if (!own) return own.status();
   const int listening = listenAt(own->front());
   if (listening < 0)
     return runError(
         fmt::format("rank {} cannot listen at {}: {}", self.rank, own->front().text(), std::strerror(errno)));
-  reception.open(listening);
+  acceptor.open(listening);
   last = Clock::now();
   while (static_cast<int>(present.size()) + 1 < self.size && Clock::now() < last + wait)
-    CLEAVE_RETURN_IF_ERROR(reception.turn());
+    CLEAVE_RETURN_IF_ERROR(acceptor.turn());
   std::vector<int32_t> ranks{self.rank};
   for (auto [rank, socket] : present) ranks.push_back(rank);
   std::ranges::sort(ranks);
@@ -92,7 +92,7 @@ Result<Launch> RollCall::lead() {
 }
 
 // The leader's list; none when it is gone or says nothing.
-std::optional<std::vector<int32_t>> RollCall::receive(int socket) const {
+std::optional<std::vector<int32_t>> MembershipVote::receive(int socket) const {
   std::vector<int32_t> message;
   size_t got = 0, wanted = sizeof(int32_t);
   for (const auto until = Clock::now() + 2 * wait * std::max(1, self.size); Clock::now() < until;) {
@@ -112,14 +112,14 @@ std::optional<std::vector<int32_t>> RollCall::receive(int socket) const {
   return std::nullopt;
 }
 
-Result<std::optional<Launch>> RollCall::joinAt(int leader) {
-  Reception reception(network.secret.value_or(RunSecret{}), self);
-  prepare(reception);
+Result<std::optional<Launch>> MembershipVote::joinAt(int leader) {
+  Acceptor acceptor(network.secret.value_or(RunSecret{}), self);
+  prepare(acceptor);
   Result<std::vector<Address>> to = resolve(hosts[static_cast<size_t>(leader)], launch.port);
   if (!to) return std::optional<Launch>();
-  reception.join({.peer = leader, .lane = 0, .to = *to});
+  acceptor.join({.peer = leader, .lane = 0, .to = *to});
   for (const auto until = Clock::now() + wait; present.empty() && Clock::now() < until;)
-    CLEAVE_RETURN_IF_ERROR(reception.turn());
+    CLEAVE_RETURN_IF_ERROR(acceptor.turn());
   if (present.empty()) return std::optional<Launch>();
   const std::optional<std::vector<int32_t>> ranks = receive(present.begin()->second);
   ::close(present.begin()->second);
@@ -130,7 +130,7 @@ Result<std::optional<Launch>> RollCall::joinAt(int leader) {
   return std::optional<Launch>(*next);
 }
 
-Result<Launch> RollCall::run() {
+Result<Launch> MembershipVote::run() {
   for (int leader = 0; leader < self.rank; ++leader) {
     Result<std::optional<Launch>> joined = joinAt(leader);
     if (!joined) return joined.status();
@@ -141,9 +141,9 @@ Result<Launch> RollCall::run() {
 
 } // namespace
 
-Result<Launch> rollCall(const Launch &launch, const Network &network, const std::vector<std::string> &hosts,
+Result<Launch> agreeOnMembers(const Launch &launch, const Network &network, const std::vector<std::string> &hosts,
                         double seconds) {
-  RollCall call(launch, network, hosts, seconds);
+  MembershipVote call(launch, network, hosts, seconds);
   return call.run();
 }
 
