@@ -9,7 +9,7 @@
 #include "compiler/import/inspect.h"
 #include "compiler/report/report.h"
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <map>
 #include <string>
 

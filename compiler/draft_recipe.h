@@ -5,7 +5,7 @@
 //   Result<std::string> text = draftRecipe(*seen, {.task = "lm"});     // "dims:\n  batch: 8 ...\nloss: ..."
 #pragma once
 #include "compiler/import/inspect.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 #include <vector>
 

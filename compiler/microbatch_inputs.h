@@ -6,7 +6,7 @@
 #pragma once
 #include "compiler/input_bounds.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <map>
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 //   (*trials)[0].work        "arithmetic": the step of its plan adds and multiplies in the cache
 #pragma once
 #include "compiler/codegen/codegen.h"
-#include "runtime/probe/machine.h"
+#include "runtime/engine/probe/machine.h"
 
 namespace cleave {
 

@@ -12,7 +12,7 @@
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/recipe/recipe.h"
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace cleave::annotations {
 

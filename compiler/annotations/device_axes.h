@@ -4,7 +4,7 @@
 //   axesOf({0, 1, 0, 1}, mesh) == {"tp"}
 //   strideOf({0, 0, 1, 1}, 2) == 2                          neighbours along the axis are two devices apart
 #pragma once
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 #include <optional>
 
 namespace cleave::annotations {

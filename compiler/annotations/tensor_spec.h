@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/annotations/device_axes.h"
 #include "onnx/onnx_pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 //
 //   x = Add s, Broadcast(bias)     x [b,h,{query},{key}]   ->   s [b,h,{query},{key}],  bias [{key}]
 #pragma once
-#include "compiler/sharding/factor_rule.h"
+#include "runtime/base/sharding/factor_rule.h"
 #include "dialects/onnx/Onnx.h"
 
 namespace cleave::attention {

@@ -10,8 +10,8 @@
 // or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine). Keys, units and
 // ranges are a table, cluster_fields.h.
 #pragma once
-#include "compiler/sharding/operation_kind.h"
-#include "runtime/status.h"
+#include "runtime/base/sharding/operation_kind.h"
+#include "runtime/base/status.h"
 #include <array>
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // The order of a list's commands: what ScheduleCommands and its parts ask of a command, and how they move some.
 #pragma once
 #include "compiler/codegen/command_list.h"
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"

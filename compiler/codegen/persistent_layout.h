@@ -12,7 +12,7 @@
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
 #pragma once
 #include "compiler/codegen/codegen.h"
-#include "compiler/sharding/sharding.h"
+#include "runtime/base/sharding/sharding.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -9,7 +9,7 @@
 //                                     adapter_config.json and adapter_model.safetensors
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 #include <vector>
 

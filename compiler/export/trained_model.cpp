@@ -6,7 +6,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/plan/master_weights.h"
-#include "runtime/state/weights.h"
+#include "runtime/train/state/weights.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/import/model_tables.h"
 #include "compiler/recipe/recipe.h"
-#include "runtime/state/snapshot.h"
+#include "runtime/train/state/snapshot.h"
 
 namespace cleave {
 

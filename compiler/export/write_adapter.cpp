@@ -2,7 +2,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/state/safetensors.h"
+#include "runtime/train/state/safetensors.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

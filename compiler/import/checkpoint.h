@@ -5,7 +5,7 @@
 //     Result<Checkpoint> checkpoint = readCheckpoint("artifacts/checkpoint");
 //     checkpoint->trained[0] == {"fc.weight", FLOAT, {4, 5}, "checkpoint", 1056, 80}
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <optional>
 #include <string>

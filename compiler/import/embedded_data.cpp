@@ -1,6 +1,6 @@
 #include "compiler/import/embedded_data.h"
 #include "onnx/onnx_pb.h"
-#include "runtime/plan/file_kind.h"
+#include "runtime/base/file_kind.h"
 #include <charconv>
 #include <cstring>
 

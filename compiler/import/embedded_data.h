@@ -9,7 +9,7 @@
 // raw_data, and float_data and double_data when packed in one piece (which is how every writer writes them), are such
 // payloads: little-endian, row-major, contiguous. Payloads of node attributes stay when they are small.
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <optional>
 #include <string>

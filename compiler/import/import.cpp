@@ -4,7 +4,7 @@
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
-#include "runtime/plan/digest.h"
+#include "runtime/base/digest.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

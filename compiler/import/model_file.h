@@ -6,7 +6,7 @@
 #pragma once
 #include "compiler/recipe/model_training.h"
 #include "onnx/onnx_pb.h"
-#include "runtime/plan/mapped_file.h"
+#include "runtime/base/mapped_file.h"
 #include <map>
 
 namespace cleave::import_ {

@@ -8,7 +8,7 @@
 #pragma once
 #include "compiler/elements/element_data.h"
 #include "dialects/onnx/Onnx.h"
-#include "runtime/reference/evaluator.h"
+#include "runtime/check/reference/evaluator.h"
 
 namespace cleave::normalize {
 

@@ -5,12 +5,12 @@
 //                            Reshape %y {shape = [256, 64]} of tensor<8x32x64xf32>  ->  {shape = [64, 64]}
 //
 // Where the samples lie in a value follows from where they lie in the inputs, op by op, by the factor rules
-// (compiler/sharding/samples.h). What does not come from the inputs (a mask repeated for each sample) is made as
+// (runtime/base/sharding/samples.h). What does not come from the inputs (a mask repeated for each sample) is made as
 // the op needs it that meets it with what does. An op that needs all samples at once (a mean over them) has no form for
 // fewer, since the number itself may be folded into its constants: it is refused.
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/normalize.h"
-#include "compiler/sharding/samples.h"
+#include "runtime/base/sharding/samples.h"
 #include "dialects/onnx/result_shape.h"
 #include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -7,7 +7,7 @@
 // Every fault is an input error (exit status 1) that begins with "FILE:LINE: " and says what to write instead:
 //     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -5,7 +5,7 @@
 //   "loss/Exp", ...}
 #pragma once
 #include "compiler/report/report.h"
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 
 namespace cleave::report {
 

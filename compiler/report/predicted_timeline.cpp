@@ -2,7 +2,7 @@
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/schedule/csv.h"
 #include "compiler/schedule/simulate.h"
-#include "runtime/plan/printable.h"
+#include "runtime/base/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

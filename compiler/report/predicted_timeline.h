@@ -39,7 +39,7 @@ inline constexpr const char *passNames[] = {"forward", "backward", "input gradie
 // The parts of the step that have collectives of their own.
 enum class CollectivesOf { Forward, Backward, Step };
 // A line for each of the longest kinds, with bytes, count and reason; of a pass the mean of all stages:
-// "all_gather over tp: 12.5 MiB in 2 (a reader needs all of it)". Names are printable (runtime/plan/printable.h).
+// "all_gather over tp: 12.5 MiB in 2 (a reader needs all of it)". Names are printable (runtime/base/printable.h).
 std::vector<std::string> collectiveLines(const Report &report, CollectivesOf part);
 
 // Chrome's trace format (chrome://tracing, Perfetto): a process for each pipeline rank with threads for passes,

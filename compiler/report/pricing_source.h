@@ -7,7 +7,7 @@
 #pragma once
 #include "compiler/cluster/cluster.h"
 #include "compiler/planner/problem/problem.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 
 namespace cleave::report {

@@ -12,7 +12,7 @@
 #include "compiler/planner/problem/decision.h"
 #include "compiler/schedule/schedule.h"
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,7 +71,7 @@ struct ReportedNode {
   planner::NodeExplanation choice;
 };
 
-// Whether the plan computes the unsplit step, as `cleave compile` has shown it (runtime/proof/prove.h).
+// Whether the plan computes the unsplit step, as `cleave compile` has shown it (runtime/check/proof/prove.h).
 struct ReportedProof {
   bool isProved = false;
   bool roundsElsewhere = false; // casts to 16 bits count as the numbers that they are made of

@@ -1,5 +1,5 @@
 #include "compiler/report/tables.h"
-#include "runtime/plan/printable.h"
+#include "runtime/base/printable.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

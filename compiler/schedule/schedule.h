@@ -13,7 +13,7 @@
 // backwardWeight = 1 and no send times, simulate gives makespan 12 = (M + P - 1) * 3 and bubble (P - 1)/(M + P - 1) =
 // 1/4.
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <algorithm>
 #include <cstdint>
 #include <span>

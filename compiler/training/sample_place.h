@@ -3,7 +3,7 @@
 //   SamplePlaces places = samplePlaces(model);
 //   places.lookup(logits)      // logits [8 * 64, 100] of 8 samples: {dim 0, inner 64}
 #pragma once
-#include "compiler/sharding/samples.h"
+#include "runtime/base/sharding/samples.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <llvm/ADT/DenseMap.h>
 

@@ -1,6 +1,6 @@
 // The dist dialect: layouts as attributes, reshards before, collectives after materialization. See DistOps.td.
 #pragma once
-#include "compiler/sharding/sharding.h"
+#include "runtime/base/sharding/sharding.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"

@@ -1,7 +1,7 @@
 // The onnx dialect: onnx.node, persistent tensors, and the core ops with their facets. See OnnxCoreOps.td.
 #pragma once
-#include "compiler/sharding/factor_rule.h"
-#include "compiler/sharding/operation_kind.h"
+#include "runtime/base/sharding/factor_rule.h"
+#include "runtime/base/sharding/operation_kind.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"

@@ -7,7 +7,7 @@ include "mlir/IR/OpBase.td"
 
 def FactorRuleOpInterface : OpInterface<"FactorRuleOpInterface"> {
   let cppNamespace = "::cleave::onnx";
-  let description = "How the op can be split: see compiler/sharding/factor_rule.h.";
+  let description = "How the op can be split: see runtime/base/sharding/factor_rule.h.";
   let methods = [InterfaceMethod<"The factor rule at the op's (global) shapes.", "::cleave::dist::FactorRule",
                                  "getFactorRule", (ins)>];
 }
@@ -29,7 +29,7 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   let description = "What kind of operation it is, and the arithmetic of one execution at the op's shapes.";
   let methods = [
     InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "double", "getFlops", (ins)>,
-    InterfaceMethod<"What it is beyond its factor rule: see compiler/sharding/operation_kind.h.",
+    InterfaceMethod<"What it is beyond its factor rule: see runtime/base/sharding/operation_kind.h.",
                     "::cleave::dist::OperationKind", "getKind", (ins)>
   ];
 }

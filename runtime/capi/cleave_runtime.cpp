@@ -1,6 +1,6 @@
 #include "runtime/capi/cleave_runtime.h"
-#include "runtime/device/strided_copy.h"
-#include "runtime/executor/trainer.h"
+#include "runtime/engine/device/strided_copy.h"
+#include "runtime/train/trainer.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
@@ -82,7 +82,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.threads = options.threads;
   train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;
-  if (options.step_timeout > 0) train.stepTimeout = options.step_timeout;
+  if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
   if (!trainer) return trainer.status();
   training.trainer = std::move(*trainer);

@@ -6,7 +6,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <array>
 
 namespace cleave::runtime {

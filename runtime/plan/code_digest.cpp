@@ -1,5 +1,5 @@
 #include "runtime/plan/code_digest.h"
-#include "runtime/plan/digest.h"
+#include "runtime/base/digest.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime {

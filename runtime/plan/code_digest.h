@@ -5,7 +5,7 @@
 // The digest keeps apart what was not made together. It is no proof of who made it: that is trust.h's.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 
 namespace cleave::runtime {

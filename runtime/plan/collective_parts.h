@@ -3,7 +3,7 @@
 //   reduce_scatter over 2 of f32[4x6] along dim 1 -> f32[4x3]: outer 4, length 3, inner 1
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <vector>
 

@@ -1,5 +1,5 @@
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/narrow_floats.h"
+#include "runtime/base/narrow_floats.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -2,7 +2,7 @@
 // are, and a function's nodes read its inputs and the results of nodes before them.
 #pragma once
 #include "graph.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace cleave::runtime {
 

@@ -1,7 +1,7 @@
 #include "runtime/plan/plan_file.h"
-#include "runtime/plan/digest.h"
-#include "runtime/plan/file_kind.h"
-#include "runtime/plan/mapped_file.h"
+#include "runtime/base/digest.h"
+#include "runtime/base/file_kind.h"
+#include "runtime/base/mapped_file.h"
 #include <bit>
 #include <cerrno>
 #include <cstring>

@@ -17,7 +17,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/plan/signature.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <optional>
 #include <string>
 #include <string_view>

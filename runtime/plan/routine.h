@@ -11,7 +11,7 @@
 //
 //   rank 0 of two, three microbatches:  fill  F0    step  F1 B0 F2 B1 F0' B2 update    drain  F1 B0 F2 B1 B2 update
 #pragma once
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
 #include <functional>
 #include <optional>

@@ -9,7 +9,7 @@
 // A key file is text: one key a line, "cleave-ed25519 HEX" (public; blank lines and those that begin with # are
 // skipped, so that a file may hold the keys of many) or "cleave-ed25519-secret HEX".
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 #include "runtime/plan/trust.h"
-#include "runtime/plan/digest.h"
-#include "runtime/plan/mapped_file.h"
+#include "runtime/base/digest.h"
+#include "runtime/base/mapped_file.h"
 #include "runtime/plan/plan_file.h"
 #include <algorithm>
 #include <cerrno>

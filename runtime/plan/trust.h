@@ -9,7 +9,7 @@
 // ~/.local/state/cleave, below it trusted/HEX. The folder must be the user's own.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <functional>
 #include <string>
 

@@ -1,5 +1,5 @@
 #include "runtime/plan/weight_files.h"
-#include "runtime/plan/digest.h"
+#include "runtime/base/digest.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>

@@ -7,8 +7,8 @@
 // Sampled are 1024 blocks of 64 KiB: all of a file up to 64 MiB.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/plan/mapped_file.h"
-#include "runtime/status.h"
+#include "runtime/base/mapped_file.h"
+#include "runtime/base/status.h"
 #include <functional>
 #include <string>
 

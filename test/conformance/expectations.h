@@ -8,7 +8,7 @@
 // A test that no line names has to pass. A line must be true of every test it names: one that passes, or does not pass
 // in the way that the line says, is an error, and so is a line that names none.
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include "test/conformance/outcome.h"
 #include <string>
 #include <vector>

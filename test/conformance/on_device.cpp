@@ -4,8 +4,8 @@
 #include "compiler/layout/layout.h"
 #include "compiler/normalize/constants.h"
 #include "dialects/onnx/Onnx.h"
-#include "runtime/comm/local.h"
-#include "runtime/executor/executor.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/executor/executor.h"
 #include "runtime/plan/routine.h"
 #include "test/unit/cuda/plan/for_fake_gpu.h"
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "test/fuzz/execute_plan.h"
-#include "runtime/executor/rehearse.h"
-#include "runtime/executor/trainer.h"
-#include "runtime/verify/compare.h"
+#include "runtime/engine/executor/dry_run.h"
+#include "runtime/train/trainer.h"
+#include "runtime/check/verify/compare.h"
 #include <fmt/format.h>
 
 namespace cleave::fuzz {
@@ -15,8 +15,8 @@ std::string faultOf(const char *doing, const Status &status) {
 } // namespace
 
 std::string executePlan(const plan::Plan &plan, bool trains) {
-  Status rehearsed = runtime::rehearse(plan);
-  if (!rehearsed) return faultOf("a rehearsal", rehearsed);
+  Status ran = runtime::dryRun(plan);
+  if (!ran) return faultOf("a dry run", ran);
   if (!trains) return faultOf("a comparison", runtime::comparePlan(plan, {.steps = 1}).status());
   auto trainer = runtime::Trainer::create(plan, {.steps = 1, .threads = 1});
   if (!trainer) return faultOf("a training", trainer.status());

@@ -168,7 +168,7 @@ def compiled(seeds, cleave):
 
 
 def checksum(data):
-    """As runtime/state/checksum.h has it."""
+    """As runtime/base/checksum.h has it."""
     import xxhash  # of PyPI; for these seeds alone
     return xxhash.xxh3_128_hexdigest(data)
 

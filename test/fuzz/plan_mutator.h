@@ -3,7 +3,7 @@
 // it.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstddef>
 #include <cstdint>
 #include <optional>

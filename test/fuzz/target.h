@@ -9,7 +9,7 @@
 //     return 0;
 //   }
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstddef>
 #include <cstdint>
 #include <string>

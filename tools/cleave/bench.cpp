@@ -1,6 +1,6 @@
 // cleave bench X.plan: how long steps take, and on which commands, and the prediction beside it.
-#include "runtime/comm/launch.h"
-#include "runtime/executor/trainer.h"
+#include "runtime/engine/comm/launch.h"
+#include "runtime/train/trainer.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <cmath>

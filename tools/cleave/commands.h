@@ -3,7 +3,7 @@
 #pragma once
 #include "compiler/compile.h"
 #include "compiler/report/tables.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -72,7 +72,7 @@ struct TrustOptions {
   Result<plan::Plan> read(const std::string &plan) const; // runtime::readTrustedPlan
 };
 
-// Text that may hold names out of files, to a terminal: what a terminal would obey is shown (runtime/plan/printable.h).
+// Text that may hold names out of files, to a terminal: what a terminal would obey is shown (runtime/base/printable.h).
 void print(std::FILE *to, const std::string &text);
 // Prints "cleave: error: ..." to standard error; returns the exit status.
 int fail(const Status &status);

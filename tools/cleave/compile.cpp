@@ -1,12 +1,12 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "compiler/report/comparison.h"
-#include "runtime/data/lengths.h"
-#include "runtime/data/settings.h"
+#include "runtime/train/data/lengths.h"
+#include "runtime/train/data/settings.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/proof/prove.h"
-#include "runtime/verify/compare.h"
+#include "runtime/check/proof/prove.h"
+#include "runtime/check/verify/compare.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // cleave env: the facts of program and machine that belong into a report of a fault.
-#include "runtime/probe/gpu_machine.h"
-#include "runtime/threads/thread_count.h"
+#include "runtime/engine/probe/gpu_machine.h"
+#include "runtime/base/threads/thread_count.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <filesystem>

@@ -2,7 +2,7 @@
 // --keys recipe: the table of a recipe's keys.
 #include "compiler/cluster/cluster_fields.h"
 #include "compiler/recipe/keys.h"
-#include "runtime/executor/metric_values.h"
+#include "runtime/train/metric_values.h"
 #include "tools/cleave/commands.h"
 #include <charconv>
 #include <fmt/core.h>

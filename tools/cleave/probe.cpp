@@ -3,9 +3,9 @@
 #include "compiler/calibrate/machine_cluster.h"
 #include "compiler/gpu_trials.h"
 #include "compiler/trial_kernels.h"
-#include "runtime/probe/figures_json.h"
-#include "runtime/probe/idle_cores.h"
-#include "runtime/probe/machine.h"
+#include "runtime/engine/probe/figures_json.h"
+#include "runtime/engine/probe/idle_cores.h"
+#include "runtime/engine/probe/machine.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>

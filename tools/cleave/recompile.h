@@ -1,7 +1,7 @@
 // `cleave run --elastic`: a plan compiled anew for the number of processes that were started.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace cleave::tool {
 

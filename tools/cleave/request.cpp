@@ -1,5 +1,5 @@
 // The common part of estimate, compile and plan: reading the recipe and the cluster, errors, output files.
-#include "runtime/plan/printable.h"
+#include "runtime/base/printable.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
 #include <cerrno>

@@ -1,5 +1,5 @@
 #include "tools/cleave/restarts.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include "tools/cleave/stop_signals.h"
 #include <cerrno>
 #include <csignal>

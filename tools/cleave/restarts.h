@@ -3,7 +3,7 @@
 //   return runWithRestarts(3, [&](int attempt) { options.resume |= attempt > 0; return run(options); });
 //
 // When one rank of several dies, the others end with status 4, so the parents of all ranks start the next attempt
-// together; CLEAVE_ATTEMPT tells the new ranks apart from the old ones (runtime/comm/launch.h).
+// together; CLEAVE_ATTEMPT tells the new ranks apart from the old ones (runtime/engine/comm/launch.h).
 #pragma once
 #include <functional>
 

@@ -1,8 +1,8 @@
 // cleave run X.plan: train.
-#include "runtime/comm/launch.h"
-#include "runtime/comm/tcp/membership.h"
-#include "runtime/executor/mirror.h"
-#include "runtime/executor/trainer.h"
+#include "runtime/engine/comm/launch.h"
+#include "runtime/engine/comm/tcp/membership.h"
+#include "runtime/train/mirror.h"
+#include "runtime/train/trainer.h"
 #include "runtime/plan/coordinate.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/recompile.h"
@@ -259,7 +259,7 @@ void addRun(CLI::App &app, int &status) {
       "--no-graphs", [&train] { train.graphs = false; },
       "GPUs: start every command of a step by itself, not all as a CUDA graph");
   command
-      ->add_option("--step-timeout", train.stepTimeout,
+      ->add_option("--step-timeout", train.limits.step.seconds,
                    "seconds after which the run ends because a rank that others wait for is stopped or comes no "
                    "further, which is named; on GPUs: that a step may take")
       ->check(CLI::PositiveNumber)
@@ -272,8 +272,13 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--insecure-network", train.network.isInsecure,
                     "meet beyond this host without a secret: nobody else may be on the network");
   command
-      ->add_option("--meeting-timeout", train.network.meetingSeconds,
+      ->add_option("--meeting-timeout", train.limits.meeting.seconds,
                    "seconds in which all ranks over TCP have to arrive")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--preparation-timeout", train.limits.preparation.seconds,
+                   "seconds that ranks wait for one that reads data or a snapshot, or chooses algorithms")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");

@@ -4,7 +4,7 @@
 //   options.onStep = [&](const StepMetrics &step) { summary.add(step); };
 //   options.onEnd = [&](const RunSpan &span) { writeJson("-", summary.json(span, options)); };
 #pragma once
-#include "runtime/executor/trainer.h"
+#include "runtime/train/trainer.h"
 #include <chrono>
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
 // --trust and --trust-code, and cleave keygen: whose plans are executed (docs/guide/plans-of-others.md).
-#include "runtime/plan/digest.h"
+#include "runtime/base/digest.h"
 #include "runtime/plan/signature.h"
 #include "runtime/plan/trust.h"
 #include "tools/cleave/commands.h"

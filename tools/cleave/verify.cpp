@@ -1,9 +1,9 @@
 // cleave verify X.plan: static checks, then the plan's numbers against the unpartitioned reference.
 #include "runtime/plan/verify/verify.h"
-#include "runtime/executor/rehearse.h"
+#include "runtime/engine/executor/dry_run.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/proof/prove.h"
-#include "runtime/verify/compare.h"
+#include "runtime/check/proof/prove.h"
+#include "runtime/check/verify/compare.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
@@ -32,7 +32,7 @@ int runVerify(const VerifyOptions &options) {
   if (options.proves) return runProof(options);
   auto plan = options.onlyStatic ? runtime::readPlanFile(options.plan) : options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
-  Status valid = options.onlyStatic ? runtime::rehearse(*plan) : runtime::verifyPlan(*plan);
+  Status valid = options.onlyStatic ? runtime::dryRun(*plan) : runtime::verifyPlan(*plan);
   if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
   if (!options.json)
     print(stdout, fmt::format("{}: static checks passed: buffers, events, order of collectives, transfers{}\n",

@@ -8,7 +8,7 @@
 namespace cleave::codegen {
 namespace {
 
-// The entries of GridServices (runtime/device/emulation/grid_services.h), in order.
+// The entries of GridServices (runtime/engine/device/emulation/grid_services.h), in order.
 enum Service { RunBlocks, ThreadNumber, BlockNumber, Barrier, ShuffleXor, SharedMemory, SharedAccess };
 
 class Emulation {

@@ -26,7 +26,7 @@
 #include "compiler/codegen/strided_view.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "runtime/plan/gelu.h"
+#include "runtime/base/gelu.h"
 #include "llvm/ADT/SetVector.h"
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// The arithmetic of runtime/reference/philox.h as arith ops: one uniform number from the global index of an element.
+// The arithmetic of runtime/base/philox.h as arith ops: one uniform number from the global index of an element.
 #pragma once
 #include "mlir/IR/Builders.h"
 

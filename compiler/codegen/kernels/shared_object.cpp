@@ -1,7 +1,7 @@
 #include "compiler/codegen/kernels/shared_object.h"
 #include "compiler/codegen/kernels/narrow_floats.h"
 #include "lld/Common/Driver.h"
-#include "runtime/plan/cpu_features.h"
+#include "runtime/base/cpu_features.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"

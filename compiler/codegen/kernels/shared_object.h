@@ -12,7 +12,7 @@
 
 namespace cleave::codegen {
 
-// A CPU whose instructions code may use: those of runtime/plan/cpu_features.h that it has, and no others.
+// A CPU whose instructions code may use: those of runtime/base/cpu_features.h that it has, and no others.
 struct Target {
   std::string triple;
   std::string cpu; // whose timings the code is tuned for: "znver4", "x86-64-v3"

@@ -4,7 +4,7 @@
 #include "compiler/recipe/glob.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/state/safetensors_set.h"
+#include "runtime/train/state/safetensors_set.h"
 #include <algorithm>
 #include <cstring>
 

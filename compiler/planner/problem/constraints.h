@@ -10,7 +10,7 @@
 #include "compiler/cluster/cluster.h"
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/mesh_order.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <optional>
 #include <string>
 #include <vector>

@@ -5,8 +5,8 @@
 //   param "layers.0.mlp.up.weight": parameter [{},{tp}], gradient [{},{tp}], state [{dp},{tp}]
 #pragma once
 #include "compiler/planner/problem/problem.h"
-#include "compiler/sharding/factor_rule.h"
-#include "runtime/status.h"
+#include "runtime/base/sharding/factor_rule.h"
+#include "runtime/base/status.h"
 #include <string>
 #include <tuple>
 #include <vector>

@@ -6,8 +6,8 @@
 //                                    pp tp dp   as the first, but for whose neighbours are next to each other: the same
 #pragma once
 #include "compiler/cluster/cost.h"
-#include "compiler/sharding/mesh.h"
-#include "runtime/status.h"
+#include "runtime/base/sharding/mesh.h"
+#include "runtime/base/status.h"
 #include <array>
 #include <string>
 #include <vector>

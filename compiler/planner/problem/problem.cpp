@@ -1,5 +1,5 @@
 #include "compiler/planner/problem/problem.h"
-#include "compiler/sharding/samples.h"
+#include "runtime/base/sharding/samples.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

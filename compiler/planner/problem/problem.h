@@ -9,9 +9,9 @@
 // gradient has its tensor's layout; a parameter's gradient is partial over the axes that split factors the parameter
 // does not have). `check()` before solving, `verify(problem, decision)` (decision.h) after.
 #pragma once
-#include "compiler/sharding/factor_rule.h"
-#include "compiler/sharding/operation_kind.h"
-#include "runtime/status.h"
+#include "runtime/base/sharding/factor_rule.h"
+#include "runtime/base/sharding/operation_kind.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 //   while (reader.nextLine()) { reader.word(); reader.integer(); reader.quoted(); reader.list(); }
 //   if (!reader.status()) ...
 #pragma once
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <cstdint>
 #include <span>
 #include <string>

@@ -1,4 +1,4 @@
-// Cost facet: the arithmetic of every core op at its shapes, and its kind (compiler/sharding/operation_kind.h). An
+// Cost facet: the arithmetic of every core op at its shapes, and its kind (runtime/base/sharding/operation_kind.h). An
 // elementwise op counts one operation an element (its time is that of the memory it touches), a multiply-add two,
 // movement none.
 #include "dialects/onnx/formula.h"

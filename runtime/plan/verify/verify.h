@@ -19,9 +19,9 @@
 // and
 //   all devices, simulated together with the message buffers they have, reach the end
 #pragma once
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include <functional>
 #include <memory>
 #include <span>

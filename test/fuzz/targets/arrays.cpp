@@ -1,7 +1,7 @@
 // Arrays of numpy as training data: an .npz archive, where the input begins as one, else two .npy files (the parts of
 // an input, input_file.h) in a folder; once as samples of one length, once of several, whose offsets are the second
 // file. A set that opens gives every sample that it claims.
-#include "runtime/data/dataset.h"
+#include "runtime/train/data/dataset.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/target.h"
 

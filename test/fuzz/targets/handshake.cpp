@@ -2,7 +2,7 @@
 // listener or a joiner, from a stranger; or two of a run, from each other, with bytes changed on the way (a byte for
 // the place, one for the change). Nobody meets a stranger, nobody has met whose words were changed, and nobody is made
 // to send much.
-#include "runtime/comm/tcp/handshake.h"
+#include "runtime/engine/comm/tcp/handshake.h"
 #include "test/fuzz/target.h"
 #include <map>
 #include <sodium.h>

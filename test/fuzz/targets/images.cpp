@@ -1,5 +1,5 @@
 // Pictures: decoded as large as their headers say, or refused with a word; and brought to a model's size.
-#include "runtime/data/image.h"
+#include "runtime/train/data/image.h"
 #include "test/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -4,7 +4,7 @@
 #include "graph.pb.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/proof/prove.h"
+#include "runtime/check/proof/prove.h"
 #include "test/fuzz/chance.h"
 #include "test/fuzz/message_mutator.h"
 #include "test/fuzz/plan_mutator.h"

@@ -1,6 +1,6 @@
 // Files of sequences and records as training data. The input's first byte says how the rest is read: as tokens of a
 // type, a row of numpy, characters, or CIFAR-10's records.
-#include "runtime/data/dataset.h"
+#include "runtime/train/data/dataset.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/target.h"
 

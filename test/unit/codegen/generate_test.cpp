@@ -7,8 +7,8 @@
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
-#include "runtime/comm/local.h"
-#include "runtime/executor/executor.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/executor/executor.h"
 #include "runtime/plan/verify/verify.h"
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Which engine a convolution gets, by the order of its tensors; by the fake cuDNN's word and, where it is installed, by
 // the real one's.
-#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/engine/device/cuda/cuda_device.h"
 #include "test/unit/cuda/fake_gpu.h"
 #include <cstdlib>
 #include <filesystem>

@@ -1,11 +1,11 @@
-#include "runtime/comm/cuda/reduction_kernels.h"
-#include "runtime/comm/cuda/strided_pieces.h"
-#include "runtime/comm/local.h"
-#include "runtime/executor/executor.h"
+#include "runtime/engine/comm/cuda/reduction_kernels.h"
+#include "runtime/engine/comm/cuda/strided_pieces.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/executor/executor.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/staged_inputs.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/state/weights.h"
+#include "runtime/train/state/weights.h"
 #include "test/unit/cuda/fake_gpu.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include "test/unit/runtime/pipeline_plan.h"
@@ -252,7 +252,7 @@ TEST(Cuda, AStuckStepIsToldWhenTheNextOneHasBegun) {
     FakeGpu gpu;
     plan::Plan plan = gpu.planOf(mlpPlan(shape));
     Batches batches(shape, 2);
-    std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs, .timeoutSeconds = 0.5});
+    std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs, .limits = {.step = {0.5, "--step-timeout"}}});
     loadWeights(*executor, mlpData(shape));
     gpu.hang("cleave_reduce_f32_sum");
     ASSERT_TRUE(executor->begin("step", batches.pointers[0], 0).isOk());
@@ -470,7 +470,7 @@ TEST(Cuda, AStuckStepEndsWithTheLastCommandsOfEveryRank) {
   MlpShape shape{.dp = 2};
   FakeGpu gpu;
   plan::Plan plan = gpu.planOf(mlpPlan(shape));
-  std::unique_ptr<Executor> executor = open(plan, {.timeoutSeconds = 0.5});
+  std::unique_ptr<Executor> executor = open(plan, {.limits = {.step = {0.5, "--step-timeout"}}});
   gpu.hang("cleave_reduce_f32_sum");
   Status status = train(*executor, shape, 3).status;
   gpu.hang("");

@@ -1,8 +1,8 @@
 // How algorithms of matrix products are chosen, kept and reused; the fake's first algorithm is slow, its second is not,
 // its third does not run.
-#include "runtime/comm/local.h"
-#include "runtime/device/cuda/choose_products.h"
-#include "runtime/executor/executor.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/device/cuda/choose_products.h"
+#include "runtime/engine/executor/executor.h"
 #include "test/unit/cuda/fake_gpu.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include <algorithm>

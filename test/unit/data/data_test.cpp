@@ -1,6 +1,6 @@
-#include "runtime/data/array.h"
-#include "runtime/data/dataset.h"
-#include "runtime/data/sampler.h"
+#include "runtime/train/data/array.h"
+#include "runtime/train/data/dataset.h"
+#include "runtime/train/data/sampler.h"
 #include <cstring>
 #include <filesystem>
 #include <fstream>

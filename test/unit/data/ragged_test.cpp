@@ -1,6 +1,6 @@
-#include "runtime/data/lengths.h"
-#include "runtime/data/ragged.h"
-#include "runtime/data/sampler.h"
+#include "runtime/train/data/lengths.h"
+#include "runtime/train/data/ragged.h"
+#include "runtime/train/data/sampler.h"
 #include <algorithm>
 #include <cstring>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // The compiler up to the training phase, run by the reference executor in double precision, against the trainings that
 // PyTorch recorded: every loss, gradient norm, step-0 gradient and final parameter.
-#include "runtime/data/zip.h"
+#include "runtime/train/data/zip.h"
 #include "test/unit/golden_reference/golden_model.h"
 #include <cmath>
 #include <cstring>

@@ -2,7 +2,7 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/ptx.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/engine/device/cpu/cpu_device.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

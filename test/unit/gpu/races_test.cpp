@@ -4,7 +4,7 @@
 #include "compiler/codegen/cuda/grid_builder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/device/cpu/kernel_object.h"
+#include "runtime/engine/device/cpu/kernel_object.h"
 #include <functional>
 #include <gtest/gtest.h>
 

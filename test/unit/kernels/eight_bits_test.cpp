@@ -2,7 +2,7 @@
 // between two neighbours with the f32 numbers just below and above it. The reference decodes by the formula of OCP's
 // specification and finds the nearest of all codes.
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/narrow_floats.h"
+#include "runtime/base/narrow_floats.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <bit>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "runtime/device/emulation/grid_services.h"
+#include "runtime/engine/device/emulation/grid_services.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 #include <cstring>

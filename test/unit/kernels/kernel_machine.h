@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/reference/evaluator.h"
+#include "runtime/check/reference/evaluator.h"
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ public:
 
   // Runs the passes and loads the kernels. False, with a test failure, if a step fails.
   bool compile() { return compile(Device::Cpu); }
-  // Gpu: the kernels made for a GPU, run on an emulated grid (runtime/device/emulation).
+  // Gpu: the kernels made for a GPU, run on an emulated grid (runtime/engine/device/emulation).
   enum class Device : uint8_t { Cpu, Gpu };
   bool compile(Device device);
   // Whose instructions kernels may use: the variable CLEAVE_CPU (x86-64-v3), else this machine's.

@@ -1,5 +1,5 @@
 // Both sides of the handshake by hand: who holds the secret and says the truth is met, everybody else is not.
-#include "runtime/comm/tcp/handshake.h"
+#include "runtime/engine/comm/tcp/handshake.h"
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>

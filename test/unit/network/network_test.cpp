@@ -1,5 +1,5 @@
 // The network's settings from variables and options.
-#include "runtime/comm/network.h"
+#include "runtime/engine/comm/network.h"
 #include <cstdio>
 #include <fstream>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Processes that meet, as threads over the loopback interface, among unauthenticated.
-#include "runtime/comm/tcp/address.h"
-#include "runtime/comm/tcp/rendezvous.h"
-#include "runtime/comm/transport.h"
+#include "runtime/engine/comm/tcp/address.h"
+#include "runtime/engine/comm/tcp/rendezvous.h"
+#include "runtime/engine/comm/transport.h"
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>

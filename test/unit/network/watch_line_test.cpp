@@ -1,5 +1,5 @@
 // Words of the watch line arrive whole, whoever rests meanwhile.
-#include "runtime/comm/tcp/tcp_watch_line.h"
+#include "runtime/engine/comm/tcp/tcp_watch_line.h"
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>

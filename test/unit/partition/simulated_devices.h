@@ -11,7 +11,7 @@
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "runtime/reference/evaluator.h"
+#include "runtime/check/reference/evaluator.h"
 #include <map>
 #include <random>
 

@@ -1,5 +1,5 @@
-#include "runtime/proof/memory.h"
-#include "runtime/proof/operations.h"
+#include "runtime/check/proof/memory.h"
+#include "runtime/check/proof/operations.h"
 #include <gtest/gtest.h>
 
 namespace cleave::proof {

@@ -1,6 +1,6 @@
 // The unsplit step: what "accumulate" leaves after many microbatches.
-#include "runtime/proof/machine.h"
-#include "runtime/proof/reference.h"
+#include "runtime/check/proof/machine.h"
+#include "runtime/check/proof/reference.h"
 #include <gtest/gtest.h>
 
 namespace cleave::proof {

@@ -1,6 +1,6 @@
 // The rules: what is equal for all values comes to one form, and what is not stays apart.
-#include "runtime/proof/evaluate.h"
-#include "runtime/proof/store.h"
+#include "runtime/check/proof/evaluate.h"
+#include "runtime/check/proof/store.h"
 #include <gtest/gtest.h>
 
 namespace cleave::proof {

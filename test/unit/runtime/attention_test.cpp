@@ -1,6 +1,6 @@
 // Attention as a command: its plain loops against the formula and its finite differences, on strided operands, with
 // heads that share keys; and what the verifier says of wrong ones.
-#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/engine/device/cpu/cpu_device.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
 #include <cmath>

@@ -1,7 +1,7 @@
 // Parameters that lie in the host's memory: the MLP plan with its first weight there, copied to where it lay before the
 // step and back after it.
-#include "runtime/comm/local.h"
-#include "runtime/executor/executor.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/executor/executor.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify/verify.h"

@@ -1,4 +1,4 @@
-#include "runtime/probe/idle_cores.h"
+#include "runtime/engine/probe/idle_cores.h"
 #include <gtest/gtest.h>
 #include <sstream>
 

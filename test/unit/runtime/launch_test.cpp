@@ -1,5 +1,5 @@
 // Launch variables as mpirun, torchrun and srun set them (names and formats from their manuals).
-#include "runtime/comm/launch.h"
+#include "runtime/engine/comm/launch.h"
 #include <gmock/gmock.h>
 #include <map>
 

@@ -1,5 +1,5 @@
 #include "test/unit/runtime/mlp_weights.h"
-#include "runtime/device/strided_copy.h"
+#include "runtime/engine/device/strided_copy.h"
 
 namespace cleave::runtime::test {
 

@@ -1,7 +1,7 @@
 #include "test/unit/runtime/pipeline_plan.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/state/weights.h"
+#include "runtime/train/state/weights.h"
 #include "test/unit/runtime/describe_kernels.h"
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // A rank's threads: every share is done once, whoever does it, and oneDNN's calls of OpenMP mean what libgomp's do.
-#include "runtime/threads/parallel.h"
-#include "runtime/threads/team.h"
-#include "runtime/threads/thread_count.h"
+#include "runtime/base/threads/parallel.h"
+#include "runtime/base/threads/team.h"
+#include "runtime/base/threads/thread_count.h"
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>

@@ -1,8 +1,8 @@
-#include "runtime/executor/rehearse.h"
+#include "runtime/engine/executor/dry_run.h"
 #include "runtime/plan/code_digest.h"
-#include "runtime/plan/digest.h"
+#include "runtime/base/digest.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/plan/printable.h"
+#include "runtime/base/printable.h"
 #include "runtime/plan/trust.h"
 #include "test/unit/runtime/mlp_plan.h"
 #include <cstdlib>
@@ -145,10 +145,10 @@ TEST_F(TrustTest, KeysAreKeptSecret) {
 TEST_F(TrustTest, ARehearsalLoadsNoCode) {
   source.set_kernel_object("not an ELF file");
   source.set_code_digest(codeDigest(source));
-  Status rehearsed = rehearse(source);
-  EXPECT_TRUE(rehearsed) << rehearsed.message();
+  Status ran = dryRun(source);
+  EXPECT_TRUE(ran) << ran.message();
   source.set_kernel_object("changed");
-  EXPECT_THAT(rehearse(source).message(), HasSubstr("does not belong to their code"));
+  EXPECT_THAT(dryRun(source).message(), HasSubstr("does not belong to their code"));
 }
 
 TEST(Printable, ShowsWhatATerminalWouldObey) {

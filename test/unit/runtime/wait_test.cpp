@@ -1,5 +1,5 @@
 // Threads that wait for each other: none sleeps through what it waits for.
-#include "runtime/threads/wait.h"
+#include "runtime/base/threads/wait.h"
 #include <chrono>
 #include <condition_variable>
 #include <gtest/gtest.h>

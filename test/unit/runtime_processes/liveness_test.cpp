@@ -1,7 +1,7 @@
 // Who keeps the others waiting, from what ranks say of themselves.
-#include "runtime/executor/liveness.h"
-#include "runtime/executor/stragglers.h"
-#include "runtime/executor/watch.h"
+#include "runtime/engine/health/liveness.h"
+#include "runtime/engine/health/stragglers.h"
+#include "runtime/engine/health/watch.h"
 #include <gmock/gmock.h>
 
 namespace cleave::runtime {

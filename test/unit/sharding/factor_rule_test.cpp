@@ -1,4 +1,4 @@
-#include "compiler/sharding/factor_rule.h"
+#include "runtime/base/sharding/factor_rule.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

@@ -1,4 +1,4 @@
-#include "compiler/sharding/mesh.h"
+#include "runtime/base/sharding/mesh.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

@@ -1,6 +1,6 @@
 // Every reshard against brute force: a random global tensor is laid out on all devices of a mesh, the steps are carried
 // out by simulated collectives, and what the devices then hold must be the direct layout of the same tensor.
-#include "compiler/sharding/sharding.h"
+#include "runtime/base/sharding/sharding.h"
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>

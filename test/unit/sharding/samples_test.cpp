@@ -1,4 +1,4 @@
-#include "compiler/sharding/samples.h"
+#include "runtime/base/sharding/samples.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

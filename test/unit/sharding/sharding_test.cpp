@@ -1,4 +1,4 @@
-#include "compiler/sharding/sharding.h"
+#include "runtime/base/sharding/sharding.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

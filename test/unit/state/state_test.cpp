@@ -1,8 +1,8 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/state/snapshot.h"
-#include "runtime/state/weights.h"
+#include "runtime/train/state/snapshot.h"
+#include "runtime/train/state/weights.h"
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -305,7 +305,7 @@ Status save(const plan::Plan &plan, const std::string &folder, int64_t step, flo
   manifest.sampler = {3, 40};
   manifest.evalLoss = evalLoss;
   SnapshotWriter writer(folder, manifest, keep);
-  Status written;
+  std::vector<SnapshotManifest::File> files;
   for (int64_t device = 0; device < mesh->numDevices(); ++device) {
     std::vector<std::vector<float>> storage;
     std::vector<HeldBox> boxes;
@@ -320,10 +320,11 @@ Status save(const plan::Plan &plan, const std::string &folder, int64_t step, flo
                                      reinterpret_cast<std::byte *>(local.data()), plan::F32));
       boxes.push_back({&parameter, box, bytesOf(local)});
     }
-    if (Status own = writer.writeRank(device, boxes); written) written = own;
+    Result<SnapshotManifest::File> file = writer.writeRank(device, boxes);
+    if (!file) return file.status();
+    files.push_back(*file);
   }
-  Status committed = writer.commit({.seconds = 0.05});
-  return written ? committed : written;
+  return writer.commit(std::move(files));
 }
 
 plan::Plan example(const std::vector<std::pair<std::string, int64_t>> &mesh,
@@ -412,32 +413,37 @@ TEST_F(StateTest, SoManyAreKeptAndTheBest) {
   EXPECT_EQ((*best)->manifest().evalLoss, 2.0);
 }
 
-// One rank's disk is full: the process that puts the snapshot in place says which, and nothing is left of it.
-TEST_F(StateTest, ARankThatCannotWriteIsNamed) {
+// A rank that cannot write says why, and without its file there is no snapshot.
+TEST_F(StateTest, ARankThatCannotWriteLeavesNoSnapshot) {
   plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
   ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
   SnapshotManifest manifest = manifestOf(plan);
   manifest.step = 2;
   SnapshotWriter writer(folder.string(), manifest);
-  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
+  Result<SnapshotManifest::File> file = writer.writeRank(0, {});
+  ASSERT_TRUE(file.isOk());
   fs::create_directories(folder / ".step-00000002.partial" / (rankFileName(1) + ".partial")); // is no file
-  EXPECT_THAT(writer.writeRank(1, {}).message(), HasSubstr("cannot be written: Is a directory"));
-  EXPECT_THAT(writer.commit().message(), HasSubstr("step-00000002: rank 1 has not written its part of the snapshot: "));
+  EXPECT_THAT(writer.writeRank(1, {}).status().message(), HasSubstr("cannot be written: Is a directory"));
+  EXPECT_THAT(writer.commit({*file}).message(), HasSubstr("a rank has not written its part"));
   EXPECT_FALSE(fs::exists(folder / ".step-00000002.partial"));
   auto snapshot = Snapshot::open(folder.string());
   ASSERT_TRUE(snapshot.isOk());
   EXPECT_EQ((*snapshot)->manifest().step, 1);
 }
 
-// A rank that has died has no file and no mark.
-TEST_F(StateTest, ARankThatDoesNotComeIsGivenUp) {
+// Ranks that see different folders: what one has written is not there, or is another file.
+TEST_F(StateTest, AFileThatTheFirstProcessDoesNotSeeIsNotCommitted) {
   plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
   SnapshotManifest manifest = manifestOf(plan);
   manifest.step = 2;
   SnapshotWriter writer(folder.string(), manifest);
-  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
-  EXPECT_THAT(writer.commit({.seconds = 0.05}).message(), HasSubstr("rank 1 has not written its part"));
-  EXPECT_FALSE(fs::exists(folder / ".step-00000002.partial"));
+  Result<SnapshotManifest::File> file = writer.writeRank(0, {});
+  ASSERT_TRUE(file.isOk());
+  EXPECT_THAT(writer.commit({*file, *file}).message(), HasSubstr("rank-0001.safetensors: No such file"));
+  ASSERT_TRUE(writer.writeRank(0, {}).isOk() && writer.writeRank(1, {}).isOk());
+  EXPECT_THAT(writer.commit({*file, {file->bytes, "of another moment"}}).message(),
+              HasSubstr("is not the file that rank 1 has written"));
+  EXPECT_TRUE(snapshotsIn(folder.string())->empty());
 }
 
 TEST_F(StateTest, IncompleteOnesAreIgnored) {
@@ -497,9 +503,10 @@ TEST_F(StateTest, ForeignFilesAreNotCommitted) {
   SnapshotManifest manifest = manifestOf(plan);
   manifest.step = 2, manifest.run = "a";
   SnapshotWriter writer(folder.string(), manifest);
-  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
+  Result<SnapshotManifest::File> file = writer.writeRank(0, {});
+  ASSERT_TRUE(file.isOk());
   ASSERT_TRUE(writeRankFile((folder / ".step-00000002.a.partial").string(), 1, {}, "b").isOk());
-  EXPECT_THAT(writer.commit({.seconds = 0.05}).message(), HasSubstr("was written by another run"));
+  EXPECT_THAT(writer.commit({*file, *file}).message(), HasSubstr("was written by another run"));
   EXPECT_TRUE(snapshotsIn(folder.string())->empty());
 }
 

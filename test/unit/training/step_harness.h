@@ -11,7 +11,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "runtime/reference/executor.h"
+#include "runtime/check/reference/executor.h"
 #include <gtest/gtest.h>
 #include <random>
 

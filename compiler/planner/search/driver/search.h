@@ -13,7 +13,7 @@
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/problem.h"
 #include "compiler/planner/search/space/search_options.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace cleave::planner {
 

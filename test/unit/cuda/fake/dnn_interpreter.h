@@ -2,7 +2,7 @@
 // fused engines compute is by definition what the graph says. A virtual tensor has elements of its own, rounded to its
 // type; a reshape gives the same elements other sizes and strides.
 #pragma once
-#include "runtime/device/cuda/api/cudnn.h"
+#include "runtime/engine/device/cuda/api/cudnn.h"
 #include <cstring>
 #include <map>
 #include <utility>

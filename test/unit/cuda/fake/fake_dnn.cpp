@@ -5,7 +5,7 @@
 // and operations are described to that, too, which needs no GPU for it and refuses what is no such operation; and an
 // H100's properties, for which it says whether it knows engines. With FAKE_CUDNN_PLANS the heuristic's engines are the
 // real one's, with their notes and their workspace, compiled for that H100; what they compute are the fake's loops.
-#include "runtime/device/cuda/api/cudnn.h"
+#include "runtime/engine/device/cuda/api/cudnn.h"
 #include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"

@@ -1,5 +1,5 @@
 #include "test/unit/cuda/fake/fake_modules.h"
-#include "runtime/device/emulation/grid_services.h"
+#include "runtime/engine/device/emulation/grid_services.h"
 #include "test/unit/cuda/fake/bf16.h"
 #include "test/unit/cuda/fake/fake_cuda.h"
 #include "test/unit/cuda/fake/fake_streams.h"
@@ -84,7 +84,7 @@ bool loadCompiled(const char *image) {
   return true;
 }
 
-// Parameters: out, table, devices, row, pitch, count (runtime/comm/cuda/reduction_kernels.h).
+// Parameters: out, table, devices, row, pitch, count (runtime/engine/comm/cuda/reduction_kernels.h).
 template <typename Element, typename Sum, typename Join> void reduce(Values p, unsigned, unsigned, void *) {
   auto *out = reinterpret_cast<Element *>(p[0]);
   auto *table = reinterpret_cast<const Element *const *>(p[1]);

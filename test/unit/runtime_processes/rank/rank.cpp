@@ -4,9 +4,9 @@
 //   runtime_rank SCHEDULE RANKS DP STEPS [MODE]
 // Modes: `nan`; before a step a rank is killed, stopped, or sleeps: `die RANK STEP`, `stop RANK STEP TIMEOUT`,
 // `sleep RANK STEP TIMEOUT`; or sleeps a little before every step: `slow RANK MILLISECONDS`.
-#include "runtime/comm/open_fabric.h"
-#include "runtime/executor/executor.h"
-#include "runtime/state/weights.h"
+#include "runtime/engine/comm/open_fabric.h"
+#include "runtime/engine/executor/executor.h"
+#include "runtime/train/state/weights.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include "test/unit/runtime/pipeline_plan.h"
 #include <csignal>
@@ -49,12 +49,12 @@ int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, 
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, plan.SerializeAsString());
   if (!fabric) return fail(fabric.status());
   Result<std::unique_ptr<Executor>> made = Executor::create(
-      plan, std::move(*fabric), {.threads = 1, .timeoutSeconds = mode.timeout, .tell = [](const std::string &text) {
+      plan, std::move(*fabric), {.threads = 1, .limits = {.step = {mode.timeout, "--step-timeout"}}, .tell = [](const std::string &text) {
                                    std::fprintf(stderr, "told: %s\n", text.c_str());
                                  }});
   if (!made) return fail(made.status());
   Executor &executor = **made;
-  if (Result<bool> agreed = executor.fabric().allEqual(42, 60); !agreed || !*agreed) return fail(agreed.status());
+  if (Result<bool> agreed = executor.fabric().control().allEqual(42, TimeLimits().preparation); !agreed || !*agreed) return fail(agreed.status());
   if (Status filled = fill(executor); !filled) return fail(filled);
   int64_t first = executor.devices().front();
   for (int step = 0; step < steps; ++step) {

@@ -1,0 +1,408 @@
+#include "runtime/check/proof/prove.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/graph_form.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/verify/verify.h"
+#include "runtime/check/proof/evaluate.h"
+#include "runtime/check/proof/reference.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace cleave::proof {
+namespace {
+
+constexpr int64_t mostDevices = 16;   // that are looked at one by one
+constexpr size_t mostParts = 20'000;  // that are compared
+constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
+
+// One routine of the plan beside the unsplit step's functions.
+class Comparison {
+public:
+  // `stops`: at the first gap, which another comparison will tell of.
+  Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof, size_t most,
+             bool stops)
+      : plan(plan), proof(proof), stops(stops), store(!proof.roundsElsewhere, most), machine(plan, mesh, store),
+        reference(graph, store), operations(store) {}
+
+  // `name`: "step" or "evaluate"; `suffix`: of the routine's length (sequence_lengths.h).
+  void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
+    const bool isStep = name == "step";
+    const std::string routine = name + suffix;
+    const std::string when = routine == "step" ? "after the step" : fmt::format("after '{}'", routine);
+    std::map<std::string, Tensor> outputs;
+    try {
+      for (const plan::Parameter &parameter : plan.parameters())
+        reference.state[parameter.name()] = {
+            parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()}, initial(parameter)};
+      outputs = isStep ? reference.step(microbatches) : reference.run(name, 0);
+    } catch (const Unproved &gap) {
+      const plan::GraphNode *node = reference.node;
+      proof.gaps.push_back({node ? node->op() : "reference graph", node ? node->name() : "", gap.why});
+      return;
+    }
+    for (size_t d = 0; d < store.definitionCount(); ++d) ofReference.insert(static_cast<Definition>(d));
+    try {
+      machine.load([this](const plan::Parameter &parameter) { return initial(parameter); });
+      machine.run(routine);
+    } catch (const Unproved &gap) {
+      Gap where = machine.where();
+      where.why = gap.why;
+      proof.gaps.push_back(where);
+      return;
+    }
+    try {
+      for (const plan::Parameter &parameter : plan.parameters()) compareParameter(parameter, when);
+      for (int p = 0; p < machine.programs(); ++p) {
+        compareOutputs(p, routine, outputs);
+        compareConstants(p);
+      }
+    } catch (const Unproved &gap) {
+      proof.gaps.push_back({"comparison", routine, gap.why});
+    }
+    proof.definitions += static_cast<int64_t>(store.definitionCount());
+  }
+
+private:
+  // At the beginning of every step; an accumulator is what the one before left, which must be what it began with.
+  Term initial(const plan::Parameter &parameter) {
+    if (parameter.role() == plan::Parameter::ACCUMULATOR) return store.number(parameter.fill());
+    return store.leaf(parameter.name(), operations.dimensions({parameter.shape().begin(), parameter.shape().end()}));
+  }
+
+  void compareParameter(const plan::Parameter &parameter, const std::string &when) {
+    const Tensor &expected = reference.state.at(parameter.name());
+    const std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+    if (expected.shape != shape || expected.dtype != parameter.dtype()) {
+      proof.gaps.push_back({"Write", parameter.name(), "the reference graph gives it another type"});
+      return;
+    }
+    if (parameter.role() == plan::Parameter::ACCUMULATOR && expected.value != store.number(parameter.fill())) {
+      proof.gaps.push_back({"Write", parameter.name(), "the accumulator does not end as it begins"});
+      return;
+    }
+    for (int p = 0; p < machine.programs(); ++p) {
+      const std::optional<int64_t> place = runtime::offsetIn(parameter, p);
+      if (!place) continue;
+      plan::Buffer buffer;
+      buffer.set_on_host(*place >= runtime::hostMemory);
+      buffer.set_offset(*place % runtime::hostMemory);
+      buffer.set_dtype(parameter.dtype());
+      const std::vector<int64_t> local = machine.localShape(shape, parameter.dims());
+      for (int64_t size : local) buffer.add_shape(size);
+      same(parameter.name() + " " + when, p, buffer,
+           [&] { return operations.at(expected, machine.begin(p, parameter.dims(), local)); });
+    }
+  }
+
+  // The executor reads those of the last action.
+  void compareOutputs(int p, const std::string &routine, const std::map<std::string, Tensor> &outputs) {
+    const plan::Program &program = plan.programs(p);
+    const plan::Routine *own = runtime::findRoutine(program, routine);
+    if (!own || own->actions_size() == 0) return;
+    const plan::Fragment &last = program.fragments(own->actions(own->actions_size() - 1).fragment());
+    for (const plan::OutputBinding &output : last.outputs()) {
+      auto expected = outputs.find(output.name());
+      if (expected == outputs.end()) {
+        proof.gaps.push_back({"output", output.name(), "the reference graph does not have it"});
+        continue;
+      }
+      same(fmt::format("{} of '{}'", output.name(), routine), p, output.buffer(),
+           [&] { return expected->second.value; });
+    }
+  }
+
+  // They are loaded once, so each step must leave them.
+  void compareConstants(int p) {
+    for (const plan::Fragment &fragment : plan.programs(p).fragments())
+      for (const plan::ConstantData &constant : fragment.constants()) {
+        const plan::Buffer &buffer = constant.buffer();
+        same(fmt::format("a constant of '{}'", fragment.name()), p, buffer, [&] {
+          return operations.constant(constant.data(), {buffer.dtype(), {buffer.shape().begin(), buffer.shape().end()}})
+              .value;
+        });
+      }
+  }
+
+  // Settled terms that are equal, or equal for every coordinate by itself: where devices read what different writes
+  // left.
+  bool sameOnEachDevice(Term a, Term b, int64_t devices) {
+    if (a == b) return true;
+    for (Term one : {a, b})
+      for (Atom c : std::vector<Atom>(store.term(one).variables)) {
+        const AtomNode &axis = store.atom(c);
+        if (axis.variable != Variable::Coordinate) continue;
+        if (devices * axis.size > mostDevices) return false;
+        for (int64_t at = 0; at < axis.size; ++at) {
+          const Replacement here = {{c, store.constant(at)}};
+          if (!sameOnEachDevice(store.replace(a, here), store.replace(b, here), devices * axis.size)) return false;
+        }
+        return true;
+      }
+    return devices > 1 && store.settled(a) == store.settled(b);
+  }
+
+  void isProved(const std::string &tensor) {
+    if (proof.proved.empty() || proof.proved.back() != tensor) proof.proved.push_back(tensor);
+  }
+
+  void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
+    Term found{}, wanted{};
+    if (stops && !proof.gaps.empty()) return;
+    if (runtime::elementCount(buffer.shape()) == 0) return isProved(tensor);
+    try {
+      wanted = expected();
+      found = machine.read(p, buffer);
+    } catch (const Unproved &gap) {
+      proof.gaps.push_back({"memory", tensor, gap.why});
+      return;
+    }
+    if (found != wanted) {
+      found = store.settled(found);
+      wanted = store.settled(wanted);
+    }
+    if (sameOnEachDevice(found, wanted, 1) || haveEqualParts(found, wanted)) {
+      isProved(tensor);
+      return;
+    }
+    if (stops) {
+      proof.gaps.push_back({"tensor", tensor, "the plan has another expression than the unsplit step"});
+      return;
+    }
+    const auto [partOfPlan, partOfReference] = narrowed(found, wanted);
+    Difference difference{.tensor = tensor,
+                          .program = machine.programs() > 1 ? fmt::format("program {}", p) : "",
+                          .plan = store.show(partOfPlan),
+                          .reference = store.show(partOfReference),
+                          .command = parting(found),
+                          .numbers = {}};
+    if (compared++ < mostDifferences) difference.numbers = differ(store, found, wanted);
+    if (difference.numbers.empty())
+      proof.gaps.push_back({"tensor", tensor,
+                            fmt::format("the plan has {}, the unsplit step {}{}, and neither is brought to the other",
+                                        difference.plan, difference.reference,
+                                        difference.command.empty() ? "" : "; they part at " + difference.command)});
+    else
+      proof.differences.push_back(difference);
+  }
+
+  // How much two terms are built alike: 0 not at all.
+  int likeness(Term a, Term b) const {
+    if (store.term(a).definition == store.term(b).definition) return store.kindOf(a) == Kind::Leaf ? 1 : 3;
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.kind != right.kind || left.name != right.name) return 0;
+    return left.sizes == right.sizes && left.children.size() == right.children.size() ? 2 : 1;
+  }
+
+  // The parts of two terms that are built alike, with the same names for what both run over. Nothing: they are not.
+  struct Parts {
+    std::vector<Term> left, right;
+    bool isOrdered;
+  };
+  std::optional<Parts> partsOf(Term a, Term b) {
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return std::nullopt;
+    std::vector<Atom> over, other;
+    Parts parts{store.open(a, &over), store.open(b, &other), !Store::isUnordered(left)};
+    std::vector<Atom> taken = store.term(a).variables;
+    taken.insert(taken.end(), store.term(b).variables.begin(), store.term(b).variables.end());
+    Replacement byLeft, by;
+    for (size_t i = 0; i < over.size(); ++i) {
+      taken.push_back(store.fresh(taken, store.atom(over[i]).size));
+      byLeft.add(over[i], store.of(taken.back()));
+      by.add(other[i], store.of(taken.back()));
+    }
+    for (Term &child : parts.left) child = store.replace(child, byLeft);
+    for (Term &child : parts.right) child = store.replace(child, by);
+    return parts;
+  }
+
+  // Whether they are the same operation on parts that are equal, or that have equal parts themselves.
+  bool haveEqualParts(Term a, Term b) {
+    if (a == b) return true;
+    auto [known, isNew] = haveEqual.try_emplace({a, b}, false);
+    if (!isNew) return known->second;
+    if (++partsCompared > mostParts) return false;
+    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
+    if (left.children.empty() || left.children.size() != right.children.size() || left.reduce != right.reduce ||
+        left.low != right.low || left.high != right.high)
+      return false;
+    const std::optional<Parts> parts = partsOf(a, b);
+    if (!parts) return false;
+    std::vector<bool> isTaken(parts->right.size());
+    auto factor = [](const DefinitionNode &made, size_t i) { return made.factors.empty() ? 1 : made.factors[i]; };
+    auto hasPartner = [&](size_t i, auto areEqual) {
+      for (size_t j = parts->isOrdered ? i : 0; j < (parts->isOrdered ? i + 1 : isTaken.size()); ++j)
+        if (!isTaken[j] && factor(left, i) == factor(right, j) && areEqual(parts->left[i], parts->right[j])) {
+          isTaken[j] = true;
+          return true;
+        }
+      return false;
+    };
+    std::vector<size_t> others;
+    for (size_t i = 0; i < parts->left.size(); ++i)
+      if (!hasPartner(i, std::equal_to<Term>())) others.push_back(i);
+    const bool isEqual = std::ranges::all_of(
+        others, [&](size_t i) { return hasPartner(i, [&](Term x, Term y) { return haveEqualParts(x, y); }); });
+    return haveEqual[{a, b}] = isEqual;
+  }
+
+  // The smallest parts in which two terms differ, as long as they are built alike.
+  std::pair<Term, Term> narrowed(Term a, Term b) {
+    while (true) {
+      const std::optional<Parts> parts = partsOf(a, b);
+      if (!parts) return {a, b};
+      const auto &[x, y, isOrdered] = *parts;
+      if (isOrdered && x.size() != y.size()) return {a, b};
+      std::vector<Term> onlyX, onlyY;
+      for (size_t i = 0; i < x.size(); ++i)
+        if (isOrdered ? x[i] != y[i] : std::find(y.begin(), y.end(), x[i]) == y.end()) onlyX.push_back(x[i]);
+      for (size_t i = 0; i < y.size(); ++i)
+        if (isOrdered ? x[i] != y[i] : std::find(x.begin(), x.end(), y[i]) == x.end()) onlyY.push_back(y[i]);
+      if (onlyX.empty() || onlyX.size() != onlyY.size()) return {a, b};
+      int best = 0;
+      Term nextA{}, nextB{};
+      for (size_t i = 0; i < onlyX.size(); ++i)
+        for (size_t j = isOrdered ? i : 0; j < (isOrdered ? i + 1 : onlyY.size()); ++j)
+          if (const int alike = likeness(onlyX[i], onlyY[j]); alike > best)
+            best = alike, nextA = onlyX[i], nextB = onlyY[j];
+      if (best == 0) return {a, b};
+      a = nextA, b = nextB;
+    }
+  }
+
+  // The first command that computed what the unsplit step never has, of what has gone into a term.
+  std::string parting(Term t) {
+    std::set<Definition> seen;
+    auto visit = [&](auto &self, Definition d) -> std::string {
+      if (ofReference.count(d) || !seen.insert(d).second) return {};
+      for (Term child : store.definition(d).children)
+        if (std::string found = self(self, store.term(child).definition); !found.empty()) return found;
+      return machine.firstCommand(d);
+    };
+    return visit(visit, store.term(t).definition);
+  }
+
+  const plan::Plan &plan;
+  Proof &proof;
+  const bool stops;
+  Store store;
+  Machine machine;
+  Reference reference;
+  Operations operations;
+  std::set<Definition> ofReference;
+  size_t compared = 0; // in numbers
+  std::map<std::pair<Term, Term>, bool> haveEqual;
+  size_t partsCompared = 0;
+};
+
+// `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
+Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, bool stops = false) {
+  auto mesh = runtime::meshOf(plan.mesh());
+  if (!mesh) return mesh.status();
+  Proof proof;
+  proof.roundsElsewhere = roundsElsewhere;
+  if (runtime::runsOn(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
+  if (proof.gaps.empty()) {
+    const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
+    if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
+      proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
+    for (size_t length = runtime::lengthsOf(plan); length-- > 0;) {
+      plan::Graph graph;
+      const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
+      if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
+      if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
+      Comparison(plan, *mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
+      if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
+        Comparison(plan, *mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);
+    }
+  }
+  proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;
+  return proof;
+}
+
+bool is16Bits(plan::DType dtype) { return dtype == plan::BF16 || dtype == plan::F16; }
+
+bool roundsTo16Bits(const plan::Plan &plan) {
+  return std::ranges::any_of(plan.parameters(),
+                             [](const plan::Parameter &parameter) { return is16Bits(parameter.dtype()); });
+}
+
+// Devices add what each of them has rounded.
+bool addsRounded(const plan::Plan &plan) {
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands()) {
+        if (!command.has_collective()) continue;
+        const plan::Collective &collective = command.collective();
+        const bool isSum =
+            collective.op() == plan::Collective::ALL_REDUCE || collective.op() == plan::Collective::REDUCE_SCATTER;
+        if (isSum && collective.reduce() == plan::Collective::SUM && collective.inputs_size() > 0 &&
+            is16Bits(collective.inputs(0).dtype()))
+          return true;
+      }
+  return false;
+}
+
+std::string told(const Gap &gap) { return fmt::format("{} {}: {}", gap.op, gap.tensor, gap.why); }
+
+} // namespace
+
+Result<Proof> prove(const plan::Plan &plan, size_t most) {
+  CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
+  if (!roundsTo16Bits(plan)) return prove(plan, most, false);
+  if (addsRounded(plan)) return prove(plan, most, true);
+  Result<Proof> exact = prove(plan, most, false, /*stops=*/true);
+  return !exact || exact->outcome == Proof::Proved ? exact : prove(plan, most, true);
+}
+
+std::string Proof::firstGap() const { return gaps.empty() ? "" : told(gaps[0]); }
+
+std::string Proof::text() const {
+  std::string out;
+  for (const Difference &d : differences) {
+    out += fmt::format("REFUTED: {}{}\n  {}\n  plan:          {}\n  unsplit step:  {}\n", d.tensor,
+                       d.program.empty() ? "" : " on devices of " + d.program, d.numbers, d.plan, d.reference);
+    if (!d.command.empty()) out += fmt::format("  they part at:  {}\n", d.command);
+  }
+  for (const Gap &gap : gaps) out += fmt::format("not proved: {}\n", told(gap));
+  switch (outcome) {
+  case Proved:
+    out +=
+        fmt::format("proved: all devices compute what the unsplit step computes, {} tensors and outputs, over {} "
+                    "expressions{}\n",
+                    proved.size(), definitions, roundsElsewhere ? "; sums are rounded to 16 bits in other places" : "");
+    break;
+  case Refuted:
+    out += "refuted: the plan does not compute what the unsplit step computes\n";
+    break;
+  case Unknown:
+    out += "the proof is not complete: nothing is known to be wrong\n";
+    break;
+  }
+  return out;
+}
+
+std::string Proof::json() const {
+  static const char *const names[] = {"proved", "refuted", "not proved"};
+  nlohmann::json all{{"outcome", names[outcome]},
+                     {"proved", proved},
+                     {"expressions", definitions},
+                     {"rounds_elsewhere", roundsElsewhere}};
+  all["gaps"] = nlohmann::json::array();
+  for (const Gap &gap : gaps) all["gaps"].push_back({{"op", gap.op}, {"tensor", gap.tensor}, {"why", gap.why}});
+  all["differences"] = nlohmann::json::array();
+  for (const Difference &d : differences)
+    all["differences"].push_back({{"tensor", d.tensor},
+                                  {"program", d.program},
+                                  {"plan", d.plan},
+                                  {"reference", d.reference},
+                                  {"command", d.command},
+                                  {"counterexample", d.numbers}});
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+} // namespace cleave::proof

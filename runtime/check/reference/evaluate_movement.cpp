@@ -1,0 +1,257 @@
+// Operators that move elements: they copy bytes and know nothing of element types, except ScatterAdd and CumSum.
+#include "runtime/check/reference/evaluation.h"
+#include <cstring>
+
+namespace cleave::runtime {
+namespace {
+
+// result[i] = source[offset + sum i_d * strides[d]], elements of `bytes` bytes
+void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, const Ints &sizes, int64_t bytes,
+                 std::byte *target) {
+  int64_t count = elementsOf(sizes);
+  if (count == 0) return;
+  size_t rank = sizes.size();
+  if (rank == 0) {
+    std::memcpy(target, source + offset * bytes, bytes);
+    return;
+  }
+  int64_t row = sizes[rank - 1], step = strides[rank - 1];
+  Ints outer(sizes.begin(), sizes.end() - 1);
+  forEachIndex(outer, [&](int64_t linear, const Ints &index) {
+    int64_t from = offset;
+    for (size_t d = 0; d + 1 < rank; ++d) from += index[d] * strides[d];
+    std::byte *to = target + linear * row * bytes;
+    if (step == 1)
+      std::memcpy(to, source + from * bytes, row * bytes);
+    else
+      for (int64_t i = 0; i < row; ++i) std::memcpy(to + i * bytes, source + (from + i * step) * bytes, bytes);
+  });
+}
+
+// Movement keeps values: the operand in the result's element type (F32 becomes F64 under Precision::Double).
+HostTensor operandAsResult(const Evaluation &e, size_t i) { return e.operand(i).converted(e.type.dtype); }
+
+HostTensor reshape(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  e.check(x.elements() == elementsOf(e.type.shape), "changes the number of elements");
+  x.shape = e.type.shape;
+  return x;
+}
+
+HostTensor transpose(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &perm = e.ints("perm");
+  e.check(perm.size() == x.shape.size(), "needs a perm entry for each dimension");
+  Ints strides = rowMajorStrides(x.shape), picked, shape;
+  for (int64_t d : perm) {
+    e.check(d >= 0 && d < int64_t(strides.size()), "has a perm entry out of range");
+    picked.push_back(strides[d]);
+    shape.push_back(x.shape[d]);
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  copyStrided(x.data.data(), 0, picked, shape, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor broadcast(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &dims = e.ints("dims"), &shape = e.ints("shape");
+  e.check(dims.size() == x.shape.size(), "needs a dims entry for each dimension of x");
+  Ints strides = rowMajorStrides(x.shape), spread(shape.size(), 0);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    e.check(dims[d] >= 0 && dims[d] < int64_t(shape.size()) && shape[dims[d]] == x.shape[d],
+            "has dims that do not fit");
+    spread[dims[d]] = strides[d];
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  copyStrided(x.data.data(), 0, spread, shape, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor slice(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &starts = e.ints("starts"), &sizes = e.ints("sizes"), &steps = e.ints("steps");
+  size_t rank = x.shape.size();
+  e.check(starts.size() == rank && sizes.size() == rank && steps.size() == rank, "needs an entry for each dimension");
+  Ints strides = rowMajorStrides(x.shape);
+  int64_t offset = 0;
+  for (size_t d = 0; d < rank; ++d) {
+    e.check(steps[d] > 0 && starts[d] >= 0 && (sizes[d] == 0 || starts[d] + (sizes[d] - 1) * steps[d] < x.shape[d]),
+            "reads outside its operand");
+    offset += starts[d] * strides[d];
+    strides[d] *= steps[d];
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, sizes);
+  copyStrided(x.data.data(), offset, strides, sizes, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor roll(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  int64_t dim = e.integer("dim"), distance = e.integer("distance");
+  e.check(dim >= 0 && dim < int64_t(x.shape.size()), "has no such dimension");
+  int64_t size = x.shape[dim], inner = byteSize(x.dtype);
+  for (size_t d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
+  HostTensor result = HostTensor::zeros(x.dtype, x.shape);
+  if (inner == 0 || size == 0) return result;
+  for (int64_t row = 0, rows = int64_t(x.data.size()) / inner; row < rows; ++row) {
+    int64_t from = row % size, to = ((from + distance) % size + size) % size;
+    std::memcpy(&result.data[(row - from + to) * inner], &x.data[row * inner], inner);
+  }
+  return result;
+}
+
+HostTensor pad(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &low = e.ints("low"), &high = e.ints("high"), &interior = e.ints("interior");
+  size_t rank = x.shape.size();
+  e.check(low.size() == rank && high.size() == rank && interior.size() == rank, "needs an entry for each dimension");
+  Ints shape;
+  for (size_t d = 0; d < rank; ++d)
+    shape.push_back(low[d] + high[d] + x.shape[d] + std::max<int64_t>(x.shape[d] - 1, 0) * interior[d]);
+  HostTensor value = HostTensor::ofReals(x.dtype, {}, {e.real("value")}), result = HostTensor::zeros(x.dtype, shape);
+  int64_t bytes = byteSize(x.dtype);
+  for (size_t at = 0; at < result.data.size(); at += bytes) std::memcpy(&result.data[at], value.data.data(), bytes);
+  Ints strides = rowMajorStrides(shape);
+  forEachIndex(x.shape, [&](int64_t linear, const Ints &index) {
+    int64_t to = 0;
+    for (size_t d = 0; d < rank; ++d) to += (low[d] + index[d] * (1 + interior[d])) * strides[d];
+    std::memcpy(&result.data[to * bytes], &x.data[linear * bytes], bytes);
+  });
+  return result;
+}
+
+// The elements before, at and after `axis`.
+struct AxisView {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+AxisView viewAxis(const Evaluation &e, const Ints &shape, int64_t axis) {
+  e.check(axis >= 0 && axis < int64_t(shape.size()), "has an axis out of range");
+  AxisView view;
+  for (int64_t d = 0; d < axis; ++d) view.outer *= shape[d];
+  view.size = shape[axis];
+  for (size_t d = axis + 1; d < shape.size(); ++d) view.inner *= shape[d];
+  return view;
+}
+
+HostTensor concat(const Evaluation &e) {
+  int64_t axis = e.integer("axis");
+  AxisView whole = viewAxis(e, e.type.shape, axis);
+  HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
+  int64_t bytes = byteSize(e.type.dtype) * whole.inner, start = 0;
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    HostTensor part = operandAsResult(e, i);
+    AxisView view = viewAxis(e, part.shape, axis);
+    e.check(view.outer == whole.outer && view.inner == whole.inner && start + view.size <= whole.size,
+            "has operands that do not fit together");
+    for (int64_t o = 0; o < view.outer; ++o)
+      std::copy_n(part.data.begin() + o * view.size * bytes, view.size * bytes,
+                  result.data.begin() + (o * whole.size + start) * bytes);
+    start += view.size;
+  }
+  e.check(start == whole.size, "has operands that do not fill the result");
+  return result;
+}
+
+int64_t row(const Evaluation &e, int64_t index, int64_t rows) {
+  if (index < 0) index += rows;
+  e.check(index >= 0 && index < rows,
+          "has the index " + std::to_string(index) + " outside " + std::to_string(rows) + " rows");
+  return index;
+}
+
+// The indices of one entry of the leading dimensions that a table and its indices share.
+struct BatchedIndices {
+  int64_t dims, each, outerOfEach; // shared dimensions; indices of an entry; of its outer entries
+  std::span<const int64_t> of(const std::vector<int64_t> &indices, int64_t outer) const {
+    return std::span(indices).subspan(size_t(outer / outerOfEach * each), size_t(each));
+  }
+};
+BatchedIndices batchedIndices(const Evaluation &e, const HostTensor &indices, const AxisView &view) {
+  int64_t dims = e.attributes.count("batch_dims") ? e.integer("batch_dims") : 0, entries = 1;
+  e.check(dims >= 0 && dims <= int64_t(indices.shape.size()), "has batch_dims that do not fit its indices");
+  for (int64_t d = 0; d < dims; ++d) entries *= indices.shape[size_t(d)];
+  if (entries == 0) return {dims, 0, 1};
+  return {dims, indices.elements() / entries, std::max<int64_t>(1, view.outer / entries)};
+}
+
+HostTensor gather(const Evaluation &e) {
+  HostTensor table = operandAsResult(e, 0);
+  std::vector<int64_t> indices = e.operand(1).integers();
+  int64_t axis = e.integer("axis");
+  AxisView view = viewAxis(e, table.shape, axis);
+  const BatchedIndices batched = batchedIndices(e, e.operand(1), view);
+  Ints shape(table.shape.begin(), table.shape.begin() + axis);
+  shape.insert(shape.end(), e.operand(1).shape.begin() + batched.dims, e.operand(1).shape.end());
+  shape.insert(shape.end(), table.shape.begin() + axis + 1, table.shape.end());
+  HostTensor result = HostTensor::zeros(table.dtype, shape);
+  int64_t bytes = byteSize(table.dtype) * view.inner;
+  auto target = result.data.begin();
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t index : batched.of(indices, o)) {
+      std::copy_n(table.data.begin() + (o * view.size + row(e, index, view.size)) * bytes, bytes, target);
+      target += bytes;
+    }
+  return result;
+}
+
+HostTensor scatterAdd(const Evaluation &e) {
+  std::vector<int64_t> indices = e.operand(0).integers();
+  const HostTensor &updates = e.operand(1);
+  AxisView view = viewAxis(e, e.type.shape, e.integer("axis"));
+  e.check(e.integer("rows") == view.size, "has rows that differ from its result");
+  const BatchedIndices batched = batchedIndices(e, e.operand(0), view);
+  e.check(updates.elements() == view.outer * batched.each * view.inner, "has updates of the wrong shape");
+  Reals values(updates);
+  RealResult result(e.type);
+  double *out = result.data();
+  int64_t from = 0;
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t index : batched.of(indices, o)) {
+      double *to = out + (o * view.size + row(e, index, view.size)) * view.inner;
+      for (int64_t i = 0; i < view.inner; ++i) to[i] += values[from++];
+    }
+  return result.finish();
+}
+
+template <typename Wide>
+std::vector<Wide> runningSum(const Wide *x, const AxisView &view, bool exclusive, bool reverse) {
+  std::vector<Wide> y(view.outer * view.size * view.inner);
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t i = 0; i < view.inner; ++i) {
+      Wide total = 0;
+      for (int64_t s = 0; s < view.size; ++s) {
+        int64_t at = (o * view.size + (reverse ? view.size - 1 - s : s)) * view.inner + i;
+        if (exclusive) y[at] = total;
+        total += x[at];
+        if (!exclusive) y[at] = total;
+      }
+    }
+  return y;
+}
+
+HostTensor cumSum(const Evaluation &e) {
+  const HostTensor &x = e.operand(0);
+  AxisView view = viewAxis(e, x.shape, e.integer("axis"));
+  bool exclusive = e.flag("exclusive"), reverse = e.flag("reverse");
+  if (isFloat(x.dtype))
+    return HostTensor::ofReals(e.type.dtype, x.shape, runningSum(Reals(x).data(), view, exclusive, reverse));
+  return HostTensor::ofIntegers(e.type.dtype, x.shape, runningSum(x.integers().data(), view, exclusive, reverse));
+}
+
+} // namespace
+
+void addMovement(EvaluatorTable &table) {
+  table["Reshape"] = reshape;
+  table["Transpose"] = transpose;
+  table["Roll"] = roll;
+  table["Broadcast"] = broadcast;
+  table["Slice"] = slice;
+  table["Pad"] = pad;
+  table["Concat"] = concat;
+  table["Gather"] = gather;
+  table["ScatterAdd"] = scatterAdd;
+  table["CumSum"] = cumSum;
+}
+
+} // namespace cleave::runtime

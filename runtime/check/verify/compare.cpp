@@ -1,0 +1,461 @@
+#include "runtime/check/verify/compare.h"
+#include "graph.pb.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/executor/executor.h"
+#include "runtime/plan/lr_schedule.h"
+#include "runtime/plan/previous_weights.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
+#include "runtime/check/reference/executor.h"
+#include "runtime/base/philox.h"
+#include "runtime/train/state/weights.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave::runtime {
+namespace {
+
+// Random but valid inputs: integers below their bound, labels of real type in [0, 1), other reals in [-1, 1).
+HostTensor randomInput(const plan::InputBinding &input, int64_t step, int64_t microbatch, uint64_t stream) {
+  HostTensor tensor =
+      HostTensor::zeros(input.buffer().dtype(), {input.global_shape().begin(), input.global_shape().end()});
+  uint64_t counter = uint64_t(step) | uint64_t(microbatch) << 32;
+  int64_t count = tensor.elements();
+  bool real = isFloat(tensor.dtype);
+  std::vector<double> values(static_cast<size_t>(count));
+  int64_t bound = input.upper_bound() > 0 ? input.upper_bound() : 2; // nothing bounds it: 0 and 1
+  for (int64_t i = 0; i < count; ++i) {
+    double uniform = philoxUniform(0x76657269, counter, stream, uint64_t(i));
+    values[size_t(i)] = !real ? std::floor(uniform * double(bound)) : input.label() ? uniform : 2 * uniform - 1;
+  }
+  tensor.setReals(values.data());
+  return tensor;
+}
+
+// A persistent tensor put together from the devices' shards.
+Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) {
+  HostTensor whole = HostTensor::zeros(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
+  int64_t width = byteSize(parameter.dtype());
+  std::vector<int64_t> strides = rowMajorStrides(whole.shape);
+  for (int64_t device : executor.devices()) {
+    if (!executor.holds(device, parameter)) continue;
+    Shard box = executor.shardShape(device, parameter);
+    ShardBytes held = executor.shard(device, parameter, ShardAccess::Read);
+    const std::byte *bytes = held.data();
+    // Runs along the last dimension are contiguous in both.
+    int64_t rank = int64_t(box.size.size()), run = rank == 0 ? 1 : box.size.back(), runs = 1;
+    for (int64_t d = 0; d + 1 < rank; ++d) runs *= box.size[size_t(d)];
+    for (int64_t r = 0; r < runs; ++r) {
+      int64_t rest = r, offset = rank == 0 ? 0 : box.begin.back();
+      for (int64_t d = rank - 2; d >= 0; --d) {
+        offset += (box.begin[size_t(d)] + rest % box.size[size_t(d)]) * strides[size_t(d)];
+        rest /= box.size[size_t(d)];
+      }
+      std::memcpy(whole.data.data() + offset * width, bytes + r * run * width, size_t(run * width));
+    }
+  }
+  return whole;
+}
+
+// Devices that hold the same part of a tensor must hold the same bits: replicas, and weights tied across stages. Empty:
+// they do.
+std::string differingCopies(Executor &executor, const plan::Parameter &parameter) {
+  std::map<std::vector<int64_t>, int64_t> first; // by where the part begins
+  for (int64_t device : executor.devices()) {
+    if (!executor.holds(device, parameter)) continue;
+    auto [known, added] = first.try_emplace(executor.shardShape(device, parameter).begin, device);
+    if (added) continue;
+    ShardBytes a = executor.shard(known->second, parameter, ShardAccess::Read),
+               b = executor.shard(device, parameter, ShardAccess::Read);
+    if (std::memcmp(a.data(), b.data(), a.size()) != 0)
+      return fmt::format("devices {} and {} hold different copies of {}", known->second, device, parameter.name());
+  }
+  return "";
+}
+
+// Elements whose gradient is only rounding noise: an optimizer that divides by the gradient's own size (Adam and its
+// kind) turns that noise into full-sized steps, so they cannot agree and prove nothing. Told by the reference's first
+// moment: below 1e-6 of the largest of all moments.
+class NoiseMask {
+public:
+  explicit NoiseMask(const NamedTensors &state) : state(state) {
+    for (const auto &[name, tensor] : state)
+      if (name.rfind(prefix, 0) == 0)
+        for (double value : tensor.reals()) largest = std::max(largest, std::abs(value));
+  }
+  // Empty: compare everything.
+  std::vector<bool> of(const std::string &parameter) const {
+    auto moment =
+        state.find(prefix + parameter.substr(parameter.starts_with(previousPrefix) ? previousPrefix.size() : 0));
+    if (moment == state.end()) return {};
+    std::vector<bool> noise;
+    for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
+    return noise;
+  }
+
+private:
+  static constexpr const char *prefix = "adam.m/";
+  const NamedTensors &state;
+  double largest = 0;
+};
+
+TensorComparison compareTensor(const std::string &name, const HostTensor &split, const HostTensor &reference,
+                               const std::vector<bool> &noise, double scale) {
+  TensorComparison result{name};
+  std::vector<double> a = split.reals(), b = reference.reals();
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!noise.empty() && noise[i]) {
+      ++result.skipped;
+      continue;
+    }
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  result.error = std::isfinite(difference) ? std::sqrt(difference) / std::max(std::sqrt(norm), scale) : INFINITY;
+  return result;
+}
+
+// The spacing of numbers near 1 of the coarsest type a plan computes on; 0: of none that is coarser than f32.
+double epsilonOf(const plan::Plan &plan) {
+  double epsilon = 0;
+  for (const plan::Parameter &parameter : plan.parameters())
+    epsilon = std::max(epsilon, parameter.dtype() == plan::BF16  ? 0x1p-7
+                                : parameter.dtype() == plan::F16 ? 0x1p-10
+                                                                 : 0);
+  return epsilon;
+}
+
+// Tensors that are of one size by their meaning: "parameter", or what an optimizer keeps ("adam.m").
+std::string kindOf(const plan::Parameter &parameter) {
+  if (parameter.role() != plan::Parameter::OPTIMIZER_STATE) return plan::Parameter::Role_Name(parameter.role());
+  return parameter.name().substr(0, parameter.name().find('/'));
+}
+
+double relative(double value, double reference) {
+  return std::isfinite(value) ? std::abs(value - reference) / std::max(std::abs(reference), 1e-12) : INFINITY;
+}
+
+// Every step starts from the split's own state: what is proven is that each step computes the same, and not how errors
+// of rounding grow from step to step, which in a deep network with batch normalization they do fast. Where steps run
+// into each other (routine.h) all but the last do so here, too, one at a time.
+class Comparer {
+public:
+  Comparer(const plan::Plan &plan, const CompareOptions &options) : plan(plan) { result.options = options; }
+
+  Result<Comparison> run() {
+    if (double epsilon = epsilonOf(plan); epsilon > 0) {
+      CompareOptions &options = result.options;
+      options.lossTolerance = std::max(options.lossTolerance, epsilon / 2);
+      options.normTolerance = std::max(options.normTolerance, 2 * epsilon);
+      options.tensorTolerance = std::max(options.tensorTolerance, 2 * epsilon);
+    }
+    if (const std::string &node = plan.training().samples_meet_at(); !node.empty())
+      result.basis = fmt::format("the unsplit step of the same {} microbatches: the samples of one meet at '{}', those "
+                                 "of the whole batch do not",
+                                 plan.training().microbatches(), node);
+    CLEAVE_RETURN_IF_ERROR(open());
+    if (result.options.steps == 0)
+      result.options.steps = runsOn(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(lengthsOf(plan)));
+    for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
+    std::stable_sort(result.tensors.begin(), result.tensors.end(),
+                     [](const auto &a, const auto &b) { return a.error > b.error; });
+    return std::move(result);
+  }
+
+private:
+  // Variants of a step in float32; all but the first have another last bit of the weights.
+  static constexpr uint64_t variants = 4;
+  // The reference's sums are exact and only their results rounded; a plan's are rounded at every term.
+  static constexpr double sensitivityMargin = 8;
+
+  Status open() {
+    if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
+      return inputError("the plan has no routine 'step'");
+    CLEAVE_RETURN_IF_ERROR(take(lengthsOf(plan) - 1));
+    auto mesh = meshOf(plan.mesh());
+    if (!mesh) return mesh.status();
+    auto made = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
+    if (!made) return made.status();
+    executor = std::move(*made);
+    WeightReader weights(plan, result.options.model, {.whole = result.options.checkWeights});
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      for (int64_t device : executor->devices())
+        if (executor->holds(device, parameter))
+          CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
+                                                    executor->shard(device, parameter, ShardAccess::Replace)));
+      auto whole = gather(*executor, parameter);
+      if (!whole) return whole.status();
+      exact->state[parameter.name()] = std::move(*whole);
+    }
+    return Status::ok();
+  }
+
+  // The next step has samples of this length.
+  Status take(size_t next) {
+    if (exact && next == length) return Status::ok();
+    length = next;
+    bindings = inputsOf(plan, routineOf(plan, "step", length));
+    std::unique_ptr<ReferenceExecutor> before = std::move(exact);
+    CLEAVE_RETURN_IF_ERROR(openReference(Precision::Double, exact));
+    if (before) exact->state = std::move(before->state);
+    rounded.reset();
+    return Status::ok();
+  }
+
+  Status openReference(Precision precision, std::unique_ptr<ReferenceExecutor> &reference) {
+    const std::string &bytes = referenceOf(plan, length);
+    if (bytes.empty()) return inputError("the plan carries no reference graph to compare with");
+    plan::Graph graph;
+    if (!graph.ParseFromString(bytes)) return inputError("the plan's reference graph is damaged");
+    auto created = ReferenceExecutor::create(std::move(graph), precision);
+    if (!created) return created.status();
+    reference = std::make_unique<ReferenceExecutor>(std::move(*created));
+    return Status::ok();
+  }
+
+  std::vector<NamedTensors> inputsOfStep(int64_t step) const {
+    std::vector<NamedTensors> inputs(static_cast<size_t>(microbatchesOf(plan, "step")));
+    for (size_t m = 0; m < inputs.size(); ++m)
+      for (size_t i = 0; i < bindings.size(); ++i)
+        inputs[m][bindings[i]->name()] = randomInput(*bindings[i], step, int64_t(m), uint64_t(i));
+    return inputs;
+  }
+
+  // Forward passes change running statistics: where some of the next step are done, the split's are ahead.
+  bool isAhead(const plan::Parameter &parameter) const {
+    return isFilled && parameter.role() == plan::Parameter::RUNNING_STATISTIC;
+  }
+
+  // The reference's state before a step: the split's, and what only the reference has.
+  Status takeState() {
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      HostTensor &own = exact->state[parameter.name()];
+      if (parameter.snapshot() && !isAhead(parameter)) {
+        auto whole = gather(*executor, parameter);
+        if (!whole) return whole.status();
+        own = std::move(*whole);
+      }
+      if (own.dtype == plan::F32) own = own.converted(plan::F64);
+    }
+    return Status::ok();
+  }
+
+  using Pointers = std::vector<const std::byte *>;
+  Pointers pointersTo(const std::vector<NamedTensors> &inputs) const {
+    Pointers pointers;
+    for (const NamedTensors &microbatch : inputs)
+      for (const plan::InputBinding *binding : bindings) pointers.push_back(microbatch.at(binding->name()).data.data());
+    return pointers;
+  }
+
+  Result<std::map<std::string, double>> runSplit(int64_t step, const std::vector<NamedTensors> &inputs) {
+    Pointers own = pointersTo(inputs);
+    if (!runsOn(plan)) return executor->run(routineOf(plan, "step", length), own, step - 1, skipped);
+    if (!isFilled)
+      if (auto filled = executor->run("fill", own, step - 1, skipped); !filled) return filled;
+    isFilled = step < result.options.steps;
+    if (!isFilled) return executor->run("drain", own, step - 1, skipped);
+    std::vector<NamedTensors> next = inputsOfStep(step + 1);
+    return executor->run("step", own, step - 1, skipped, pointersTo(next));
+  }
+
+  Status runStep(int64_t step) {
+    const size_t count = lengthsOf(plan);
+    CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
+    CLEAVE_RETURN_IF_ERROR(takeState());
+    NamedTensors before = exact->state;
+    std::vector<NamedTensors> inputs = inputsOfStep(step);
+    auto ran = runSplit(step, inputs);
+    if (!ran) return ran.status();
+    std::map<std::string, double> outputs = *ran;
+    HostValues host{.step = step,
+                    .skipped = skipped,
+                    .learningRate = learningRate(plan.training().lr(), step - 1),
+                    .seed = plan.training().seed()};
+    auto expected = exact->step(inputs, host);
+    if (!expected) return expected.status();
+    StepComparison seen;
+    seen.step = step;
+    if (count > 1) seen.length = plan.lengths(static_cast<int>(length)).length();
+    seen.loss = outputs["loss"], seen.referenceLoss = expected->loss;
+    seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = expected->gradNorm;
+    if (expected->skipped) {
+      if (outputs["skipped"] != *expected->skipped)
+        result.faults.push_back(
+            fmt::format("step {}: {} steps skipped split, {} unsplit", step, outputs["skipped"], *expected->skipped));
+      skipped = std::llround(*expected->skipped);
+      seen.skips = !std::isfinite(seen.referenceGradNorm);
+    }
+    std::vector<TensorComparison> tensors;
+    CLEAVE_RETURN_IF_ERROR(compareState(step, tensors));
+    if (!numericFaults(seen, tensors).empty())
+      CLEAVE_RETURN_IF_ERROR(measureSensitivity(before, inputs, host, seen, tensors));
+    for (std::string &fault : numericFaults(seen, tensors)) result.faults.push_back(std::move(fault));
+    result.steps.push_back(seen);
+    if (result.tensors.empty()) result.tensors = tensors;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!(tensors[i].error <= result.tensors[i].error)) result.tensors[i] = tensors[i];
+    return Status::ok();
+  }
+
+  // A tensor of zeros (a bias without gradient) is compared with the scale of one rounding of the learning rate. In 16
+  // bits a sum that is rounded the other way changes everything after it a little, and a gradient by as much of what
+  // flows through the network, not of what is left where most cancels: tensors are compared with all of their kind.
+  Status compareState(int64_t step, std::vector<TensorComparison> &tensors) {
+    std::map<std::string, double> squares;
+    if (epsilonOf(plan) > 0)
+      for (const plan::Parameter &parameter : plan.parameters())
+        if (auto found = exact->state.find(parameter.name()); found != exact->state.end())
+          for (double value : found->second.reals()) squares[kindOf(parameter)] += value * value;
+    NoiseMask noise(exact->state);
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      if (!isCompared(parameter)) continue;
+      if (std::string fault = differingCopies(*executor, parameter); !fault.empty()) result.faults.push_back(fault);
+      auto whole = gather(*executor, parameter);
+      if (!whole) return whole.status();
+      double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
+      const HostTensor &reference = exact->state.at(parameter.name());
+      tensors.push_back(isAhead(parameter)
+                            ? TensorComparison{.name = parameter.name()}
+                            : compareTensor(parameter.name(), *whole, reference, maskOf(noise, parameter), scale));
+      tensors.back().step = step;
+      tensors.back().scale = scale;
+    }
+    return Status::ok();
+  }
+  bool isCompared(const plan::Parameter &parameter) const {
+    return parameter.snapshot() && isFloat(parameter.dtype()) && exact->state.contains(parameter.name());
+  }
+  static std::vector<bool> maskOf(const NoiseMask &noise, const plan::Parameter &parameter) {
+    bool weight = parameter.role() == plan::Parameter::PARAMETER || parameter.name().starts_with(previousPrefix);
+    return weight ? noise.of(parameter.name()) : std::vector<bool>{};
+  }
+
+  // How far the unsplit step itself is from its exact results when it is computed in float32.
+  Status measureSensitivity(const NamedTensors &before, const std::vector<NamedTensors> &inputs, const HostValues &host,
+                            StepComparison &seen, std::vector<TensorComparison> &tensors) {
+    result.sensitivityMeasured = true;
+    if (!rounded) CLEAVE_RETURN_IF_ERROR(openReference(Precision::AsTyped, rounded));
+    NoiseMask noise(exact->state);
+    for (uint64_t variant = 0; variant < variants; ++variant) {
+      setRounded(before, variant);
+      auto computed = rounded->step(inputs, host);
+      if (!computed) return computed.status();
+      seen.lossSensitivity = std::max(seen.lossSensitivity, relative(computed->loss, seen.referenceLoss));
+      if (!seen.skips)
+        seen.normSensitivity = std::max(seen.normSensitivity, relative(computed->gradNorm, seen.referenceGradNorm));
+      size_t i = 0;
+      for (const plan::Parameter &parameter : plan.parameters()) {
+        if (!isCompared(parameter)) continue;
+        TensorComparison &tensor = tensors[i++];
+        TensorComparison change = compareTensor(tensor.name, rounded->state.at(tensor.name),
+                                                exact->state.at(tensor.name), maskOf(noise, parameter), tensor.scale);
+        tensor.sensitivity = std::max(tensor.sensitivity, change.error);
+      }
+    }
+    return Status::ok();
+  }
+  // Variant 0: the weights as they are; others: every float32 up, down or as it is.
+  void setRounded(const NamedTensors &before, uint64_t variant) {
+    uint64_t stream = 0;
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      const HostTensor &value = before.at(parameter.name());
+      HostTensor &target = rounded->state[parameter.name()];
+      target = parameter.dtype() == plan::F32 ? value.converted(plan::F32) : value;
+      ++stream;
+      if (variant == 0 || parameter.role() != plan::Parameter::PARAMETER || parameter.dtype() != plan::F32) continue;
+      std::vector<double> values = target.reals();
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] *= 1 + 0x1p-23 * (std::floor(3 * philoxUniform(0x6c617374, variant, stream, i)) - 1);
+      target.setReals(values.data());
+    }
+  }
+
+  std::vector<std::string> numericFaults(const StepComparison &seen,
+                                         const std::vector<TensorComparison> &tensors) const {
+    const CompareOptions &options = result.options;
+    std::vector<std::string> faults;
+    if (!(relative(seen.loss, seen.referenceLoss) <= options.lossTolerance + sensitivityMargin * seen.lossSensitivity))
+      faults.push_back(fmt::format("step {}: loss {} split, {} unsplit", seen.step, seen.loss, seen.referenceLoss));
+    bool normAgrees = relative(seen.gradNorm, seen.referenceGradNorm) <=
+                      options.normTolerance + sensitivityMargin * seen.normSensitivity;
+    if (!seen.skips && !normAgrees) // a skipped step has no norm to compare
+      faults.push_back(
+          fmt::format("step {}: gradient norm {} split, {} unsplit", seen.step, seen.gradNorm, seen.referenceGradNorm));
+    for (const TensorComparison &tensor : tensors)
+      if (!(tensor.error <= options.tensorTolerance + sensitivityMargin * tensor.sensitivity))
+        faults.push_back(fmt::format("step {}: {} is off by {:.2e} of its norm", seen.step, tensor.name, tensor.error));
+    return faults;
+  }
+
+  const plan::Plan &plan;
+  Comparison result;
+  std::vector<const plan::InputBinding *> bindings; // of the step
+  size_t length = 0;                                // of its samples: which of the plan's
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<ReferenceExecutor> exact, rounded; // in doubles; with every result rounded to float32
+  int64_t skipped = 0;
+  bool isFilled = false; // forwards of the next step are done
+};
+
+} // namespace
+
+Result<Comparison> comparePlan(const plan::Plan &plan, const CompareOptions &options) {
+  return Comparer(plan, options).run();
+}
+
+std::string Comparison::text() const {
+  std::string out;
+  for (const StepComparison &step : steps)
+    out += fmt::format("step {}{}: loss {:.7g} split, {:.7g} unsplit ({:.1e}); gradient norm {:.7g}, {:.7g} ({:.1e})\n",
+                       step.step, step.length > 0 ? fmt::format(" of length {}", step.length) : "", step.loss,
+                       step.referenceLoss, relative(step.loss, step.referenceLoss), step.gradNorm,
+                       step.referenceGradNorm, relative(step.gradNorm, step.referenceGradNorm));
+  if (!tensors.empty())
+    out += fmt::format(
+        "{} persistent tensors after each step: the worst, {}, is off by {:.1e} of its norm after step {}\n",
+        tensors.size(), tensors.front().name, tensors.front().error, tensors.front().step);
+  if (sensitivityMeasured) {
+    double loss = 0, norm = 0, tensor = 0;
+    for (const StepComparison &step : steps)
+      loss = std::max(loss, step.lossSensitivity), norm = std::max(norm, step.normSensitivity);
+    for (const TensorComparison &seen : tensors) tensor = std::max(tensor, seen.sensitivity);
+    out += fmt::format(
+        "the unsplit step itself, in float32 and from weights with another last bit, differs: losses by {:.1e}, "
+        "gradient norms by {:.1e}, tensors by {:.1e} of their norm at most; eight times that is allowed\n",
+        loss, norm, tensor);
+  }
+  if (!basis.empty()) out += "compared with " + basis + "\n";
+  for (const std::string &fault : faults) out += "DISAGREES: " + fault + "\n";
+  if (agrees())
+    out += fmt::format("the split computes what the unsplit model computes{}\n",
+                       sensitivityMeasured ? ", as closely as float32 defines it" : "");
+  return out;
+}
+
+std::string Comparison::json() const {
+  nlohmann::json out{{"agrees", agrees()}, {"faults", faults}};
+  if (!basis.empty()) out["compared_with"] = basis;
+  for (const StepComparison &step : steps) {
+    out["steps"].push_back({{"step", step.step},
+                            {"loss", step.loss},
+                            {"reference_loss", step.referenceLoss},
+                            {"grad_norm", step.gradNorm},
+                            {"reference_grad_norm", step.referenceGradNorm},
+                            {"loss_sensitivity", step.lossSensitivity},
+                            {"grad_norm_sensitivity", step.normSensitivity}});
+    if (step.length > 0) out["steps"].back()["length"] = step.length;
+  }
+  for (const TensorComparison &tensor : tensors)
+    out["tensors"].push_back({{"name", tensor.name},
+                              {"error", tensor.error},
+                              {"skipped", tensor.skipped},
+                              {"sensitivity", tensor.sensitivity}});
+  return out.dump(2) + "\n";
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,64 @@
+// Messages between the ranks of a run, seen from one lane of one rank: what collectives, transfers and the control
+// plane are built on. Streams of bytes (stream_endpoint.h) or MPI (mpi_transport.cpp) carry them.
+//
+//   Message to{.peer = 1, .tag = 7, .data = a, .bytes = 4096}, from{.peer = 1, .tag = 7, .data = b, .bytes = 4096};
+//   endpoint.isend(to), endpoint.irecv(from);
+//   while (!to.isDone || !from.isDone)
+//     if (!endpoint.progress()) endpoint.wait(0);
+//
+// Messages of one tag between a pair of ranks arrive in the order in which they are sent. On an ordered lane both ends
+// name their messages in the same order, and a message that is not the expected one is an error that names both. On an
+// announced lane a message travels once the receiver has asked for it, so that a tag that nobody takes holds up no
+// other. An endpoint is used by one thread at a time.
+#pragma once
+#include "runtime/base/status.h"
+#include "runtime/base/threads/wait.h"
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace cleave::runtime {
+
+// Outlives its way: the endpoint keeps its address until isDone.
+struct Message {
+  int peer = 0;
+  uint32_t tag = 0;
+  std::byte *data = nullptr; // a sent message is only read
+  int64_t bytes = 0;         // sent; or room for what is received
+  // The endpoint's own:
+  bool isDone = false;
+  int64_t arrived = 0; // bytes of a received message
+  Status failure = {}; // once it is done
+  void *request = nullptr;
+};
+
+constexpr int64_t maxMessageBytes = int64_t(1) << 30; // longer ones travel in several: MPI counts bytes in an int
+
+class Endpoint {
+public:
+  virtual ~Endpoint() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void isend(Message &message) = 0;
+  virtual void irecv(Message &message) = 0;
+  // Moves messages as far as they go now, without waiting. True: something moved.
+  virtual bool progress() = 0;
+  // Sleeps until something may move or `notify` was called; at most 50 ms. `idle`: how many times in a row nothing
+  // moved.
+  virtual void wait(int64_t idle) = 0;
+  // From any thread.
+  virtual void notify() {}
+  // Forgets a message that is not done.
+  virtual void cancel(Message &message) = 0;
+  // A tag as messages name it; set before the first message.
+  std::function<std::string(uint32_t tag)> nameOf = [](uint32_t tag) { return "tag " + std::to_string(tag); };
+};
+
+// Returns when all are sent and received. Error: a peer is gone or sends something else, the run was aborted, or peers
+// do not answer for as long as `patience` lasts. `whileWaiting` takes the place of endpoint.wait.
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Patience &patience,
+                const std::function<void()> &whileWaiting = {});
+
+} // namespace cleave::runtime

@@ -1,0 +1,31 @@
+#include "runtime/engine/comm/open_fabric.h"
+#include "runtime/engine/comm/launch.h"
+#include "runtime/engine/comm/local.h"
+#include "runtime/engine/comm/process.h"
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::string &plan,
+                                           const NetworkOptions &options) {
+  Result<Launch> launch = readLaunch();
+  if (!launch) return launch.status();
+  if (launch->kind == Launch::Kind::Alone) return std::unique_ptr<Fabric>(std::make_unique<LocalFabric>(mesh));
+  if (launch->size != mesh.numDevices())
+    return inputError(fmt::format("{} processes were started for a plan of {} devices: start {}, one a device, or a "
+                                  "single one that runs them all",
+                                  launch->size, mesh.numDevices(), mesh.numDevices()));
+  Result<Network> network = readNetwork(options);
+  if (!network) return network.status();
+  auto fabric = std::make_unique<ProcessFabric>(mesh);
+  Result<std::unique_ptr<Transport>> transport =
+      launch->kind == Launch::Kind::Mpi ? openMpiTransport(fabric->abortFlag())
+                                        : openTcpTransport(*launch, *network, plan, fabric->abortFlag());
+  if (!transport) return transport.status();
+  if ((*transport)->size() != mesh.numDevices())
+    return inputError(
+        fmt::format("{} processes met for a plan of {} devices", (*transport)->size(), mesh.numDevices()));
+  fabric->open(std::move(*transport));
+  return std::unique_ptr<Fabric>(std::move(fabric));
+}
+
+} // namespace cleave::runtime

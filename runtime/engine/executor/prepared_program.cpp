@@ -1,0 +1,211 @@
+#include "runtime/engine/executor/prepared_program.h"
+#include "runtime/plan/collective_parts.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+
+Status inCommand(const plan::Command &command, const Status &status) {
+  return {static_cast<ErrorKind>(status.exitStatus()),
+          fmt::format("command '{}' ({}): {}", command.name(), kindName(command), status.message())};
+}
+
+namespace {
+// Where a slice of a dense global array begins, and the copy of it into a dense local one.
+StridedCopy sliceCopy(const std::vector<int64_t> &global, const Shard &shard, int64_t element, int64_t &sourceOffset) {
+  std::vector<int64_t> strides = denseStrides(global);
+  sourceOffset = 0;
+  for (size_t d = 0; d < global.size(); ++d) sourceOffset += shard.begin[d] * strides[d] * element;
+  return {shard.size, strides, denseStrides(shard.size), element};
+}
+} // namespace
+
+Status PreparedProgram::prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders) {
+  source = &plan.programs(programOf(plan, mesh, id));
+  for (const plan::Fragment &fragment : source->fragments()) CLEAVE_RETURN_IF_ERROR(loadConstants(fragment, mesh));
+  routines.resize(static_cast<size_t>(source->routines_size()));
+  for (int r = 0; r < source->routines_size(); ++r) {
+    const plan::Routine &routine = source->routines(r);
+    PreparedRoutine &out = routines[static_cast<size_t>(r)];
+    std::vector<const plan::InputBinding *> inputs = inputsOf(plan, routine.name());
+    out.inputs = inputs.size();
+    for (int a = 0; a < routine.actions_size(); ++a) {
+      const plan::Action &action = routine.actions(a);
+      const plan::Fragment &fragment = source->fragments(action.fragment());
+      auto [found, added] = fragments.try_emplace({action.fragment(), action.slot()});
+      if (added) CLEAVE_RETURN_IF_ERROR(prepareFragment(fragment, action.slot(), mesh, found->second));
+      PreparedAction &prepared = out.actions.emplace_back();
+      prepared.fragment = &found->second;
+      prepared.source = &action;
+      prepared.waits = orders[static_cast<size_t>(r)][static_cast<size_t>(a)];
+      for (const plan::InputBinding &input : fragment.inputs())
+        for (size_t i = 0; i < inputs.size(); ++i)
+          if (inputs[i]->name() == input.name()) prepared.inputs.push_back(i);
+    }
+  }
+  return device.finishPreparing();
+}
+
+Status PreparedProgram::loadConstants(const plan::Fragment &fragment, const dist::Mesh &mesh) {
+  for (const plan::ConstantData &constant : fragment.constants()) {
+    int64_t element = byteSize(constant.buffer().dtype());
+    if (constant.dims_size() == 0) {
+      CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), constant.data().data(),
+                                          static_cast<int64_t>(constant.data().size())));
+      continue;
+    }
+    Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, id);
+    if (!shard) return shard.status();
+    int64_t from = 0;
+    StridedCopy copy =
+        sliceCopy({constant.global_shape().begin(), constant.global_shape().end()}, *shard, element, from);
+    std::vector<std::byte> local(static_cast<size_t>(copy.bytes()));
+    copy.run(reinterpret_cast<const std::byte *>(constant.data().data()) + from, local.data());
+    CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), local.data(), copy.bytes()));
+  }
+  return Status::ok();
+}
+
+Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t slot, const dist::Mesh &mesh,
+                                        PreparedFragment &out) {
+  out.source = &fragment;
+  for (const plan::InputBinding &input : fragment.inputs()) {
+    Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, id);
+    if (!shard) return shard.status();
+    PreparedFragment::Input prepared;
+    prepared.slice = sliceCopy({input.global_shape().begin(), input.global_shape().end()}, *shard,
+                               byteSize(input.buffer().dtype()), prepared.sourceOffset);
+    prepared.targetOffset = placeOf(input.buffer(), *source, fragment, slot);
+    out.inputs.push_back(std::move(prepared));
+  }
+  std::map<int32_t, std::pair<Event *, int>> events; // by number: where, and on which lane
+  for (const plan::Command &command : fragment.commands()) {
+    int lane = laneOf(command);
+    LaneItem item;
+    item.source = &command;
+    for (int32_t event : command.wait_events()) {
+      auto found = events.find(event);
+      if (found == events.end())
+        return inCommand(command,
+                         inputError(fmt::format("waits for event {}, which nothing before it records", event)));
+      if (found->second.second != lane) item.waits.push_back(found->second.first);
+    }
+    if (command.record_event()) {
+      item.record = &out.events.emplace_back();
+      events[command.record_event()] = {item.record, lane};
+    }
+    plan::Command placed = inSlot(command, *source, fragment, slot);
+    Result<Prepared> prepared = placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
+                                : placed.has_transfer() ? fabric.prepareTransfer(id, lane, placed.transfer())
+                                                        : device.prepare(placed);
+    if (!prepared) return inCommand(command, prepared.status());
+    item.command = std::move(*prepared);
+    if (std::string warning = item.command->warning(); !warning.empty())
+      warnings[warning].push_back(fmt::format("'{}' ({})", command.name(), command.phase()));
+    bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
+                  evaluate(command.transfer().peer(), mesh, id) != id;
+    if (isSend) item.sentBytes = byteSize(command.transfer().buffer());
+    if (command.has_collective()) {
+      const std::vector<int64_t> members = mesh.group(id, axesOf(command.collective().axes()));
+      const auto count = static_cast<int64_t>(members.size());
+      if (auto parts = partsOf(command.collective(), count); parts)
+        item.sentBytes = sentBytes(command.collective().op(), *parts, count, std::ranges::find(members, id) - members.begin());
+    }
+    if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
+    out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
+  }
+  return Status::ok();
+}
+
+Traffic &PreparedProgram::trafficOf(const plan::Fragment &fragment, const plan::Command &command) {
+  Traffic kind{fragment.name(), command.has_transfer() ? "send" : kindName(command), {}, command.phase()};
+  if (command.has_collective()) kind.axes = {command.collective().axes().begin(), command.collective().axes().end()};
+  std::deque<Traffic> &known = sent[static_cast<size_t>(laneOf(command))];
+  for (Traffic &traffic : known)
+    if (traffic.isAlike(kind)) return traffic;
+  return known.emplace_back(kind);
+}
+
+namespace {
+double number(const std::byte *bytes, plan::DType dtype) {
+  auto as = [&](auto zero) {
+    std::memcpy(&zero, bytes, sizeof zero);
+    return static_cast<double>(zero);
+  };
+  switch (dtype) {
+  case plan::F32:
+    return as(float{});
+  case plan::F64:
+    return as(double{});
+  case plan::I32:
+    return as(int32_t{});
+  case plan::I64:
+    return as(int64_t{});
+  case plan::BOOL:
+    return as(uint8_t{});
+  default:
+    return std::nan("");
+  }
+}
+} // namespace
+
+const plan::Action *PreparedProgram::lastAction(int routine) const {
+  const auto &actions = source->routines(routine).actions();
+  return actions.empty() ? nullptr : &*actions.rbegin();
+}
+
+std::vector<PreparedProgram::Output> PreparedProgram::outputsOf(int routine) const {
+  std::vector<Output> outputs;
+  const plan::Action *last = lastAction(routine);
+  if (!last) return outputs;
+  const plan::Fragment &fragment = source->fragments(last->fragment());
+  for (const plan::OutputBinding &output : fragment.outputs()) {
+    bool isNumber = elementCount(output.buffer().shape()) == 1;
+    outputs.push_back({placeOf(output.buffer(), *source, fragment, last->slot()),
+                       isNumber ? byteSize(output.buffer().dtype()) : 0, output.buffer().dtype()});
+  }
+  return outputs;
+}
+
+double PreparedProgram::numberOf(const Output &output, const std::byte *bytes) {
+  return output.bytes ? number(bytes, output.dtype) : std::nan("");
+}
+
+Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {
+  values.clear();
+  for (const Output &output : outputsOf(routine)) {
+    std::byte bytes[8] = {};
+    if (output.bytes) CLEAVE_RETURN_IF_ERROR(device.read(output.place, bytes, output.bytes));
+    values.push_back(numberOf(output, bytes));
+  }
+  return Status::ok();
+}
+
+std::map<std::string, double> PreparedProgram::named(int routine, std::span<const double> values) const {
+  std::map<std::string, double> outputs;
+  const plan::Action *last = lastAction(routine);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const plan::OutputBinding &output = source->fragments(last->fragment()).outputs(static_cast<int>(i));
+    if (elementCount(output.buffer().shape()) == 1) outputs[output.name()] = values[i];
+  }
+  return outputs;
+}
+
+std::vector<Traffic> PreparedProgram::traffic() const {
+  std::vector<Traffic> all;
+  for (const std::deque<Traffic> &lane : sent)
+    for (const Traffic &one : lane) {
+      auto found = std::find_if(all.begin(), all.end(), [&](const Traffic &seen) { return seen.isAlike(one); });
+      if (found == all.end())
+        all.push_back(one);
+      else
+        found->count += one.count, found->bytes += one.bytes;
+    }
+  return all;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,83 @@
+#include "runtime/train/data/array.h"
+#include "runtime/train/data/kinds.h"
+#include "runtime/train/data/sequence.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+namespace cleave::runtime {
+namespace {
+
+// The characters (code points) of UTF-8 text. Error: bytes that are not UTF-8.
+Result<std::vector<char32_t>> decode(std::string_view text, const std::string &path) {
+  std::vector<char32_t> characters;
+  characters.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    auto first = static_cast<unsigned char>(text[i]);
+    int more = first < 0x80 ? 0 : first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : -1;
+    char32_t code = more <= 0 ? first : first & (0x3f >> more);
+    bool valid = more >= 0 && first < 0xf5 && text.size() - i > static_cast<size_t>(more);
+    for (int k = 1; valid && k <= more; ++k) {
+      auto next = static_cast<unsigned char>(text[i + k]);
+      valid = (next & 0xc0) == 0x80;
+      code = code << 6 | (next & 0x3f);
+    }
+    if (!valid) return inputError(fmt::format("{}: byte {} is not UTF-8 text", path, i));
+    characters.push_back(code);
+    i += static_cast<size_t>(more) + 1;
+  }
+  return characters;
+}
+
+void encode(char32_t code, std::string &out) {
+  auto push = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (code < 0x80) return push(code);
+  if (code < 0x800) {
+    push(0xc0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      push(0xe0 | code >> 12);
+    } else {
+      push(0xf0 | code >> 18);
+      push(0x80 | (code >> 12 & 0x3f));
+    }
+    push(0x80 | (code >> 6 & 0x3f));
+  }
+  push(0x80 | (code & 0x3f));
+}
+
+} // namespace
+
+Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
+  if (!file) return file.status();
+  Result<int64_t> block = blockLength(settings, fields);
+  if (!block) return block.status();
+  Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path);
+  if (!text) return text.status();
+  if (settings.truncate > 0 && static_cast<size_t>(settings.truncate) < text->size())
+    text->resize(static_cast<size_t>(settings.truncate));
+
+  std::map<char32_t, int32_t> numbers;
+  for (char32_t code : *text) numbers.emplace(code, 0);
+  DataSource source;
+  int32_t next = 0;
+  for (auto &[code, number] : numbers) {
+    number = next++;
+    encode(code, source.vocabulary);
+  }
+  for (const Field &field : fields)
+    if (field.upperBound > 0 && field.upperBound < next)
+      return inputError(fmt::format("{}: has {} different characters, but the model's '{}' knows only {}",
+                                    settings.path, next, field.name, field.upperBound));
+  auto tokens = std::make_shared<std::vector<int32_t>>(text->size());
+  std::transform(text->begin(), text->end(), tokens->begin(), [&](char32_t code) { return numbers.at(code); });
+
+  auto total = static_cast<int64_t>(tokens->size());
+  TokenAt tokenAt = [tokens](int64_t i) { return (*tokens)[static_cast<size_t>(i)]; };
+  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle};
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
+  return source;
+}
+
+} // namespace cleave::runtime

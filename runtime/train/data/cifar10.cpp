@@ -1,0 +1,128 @@
+#include "runtime/train/data/array.h"
+#include "runtime/train/data/kinds.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+constexpr int64_t pixels = 3 * 32 * 32, recordBytes = 1 + pixels, classes = 10;
+
+bool isCifarImage(const Field &field) { return field.shape == std::vector<int64_t>{3, 32, 32}; }
+bool isOneHot(const Field &field) { return field.shape == std::vector<int64_t>{classes} && field.dtype == plan::F32; }
+
+class CifarDataset : public Dataset {
+public:
+  CifarDataset(std::vector<Field> fields, bool shuffled, std::vector<std::shared_ptr<MappedFile>> files)
+      : Dataset(std::move(fields), shuffled), files(std::move(files)) {
+    for (const auto &file : this->files) samples += static_cast<int64_t>(file->bytes().size()) / recordBytes;
+  }
+  int64_t size() const override { return samples; }
+  Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    const Field &of = fieldList[field];
+    for (int64_t index : indices) {
+      const unsigned char *at = record(index);
+      if (at[0] >= classes) return inputError(fmt::format("CIFAR-10 sample {} has the label {}", index, at[0]));
+      if (isCifarImage(of))
+        writeImage(at + 1, of.dtype, out);
+      else
+        writeLabel(at[0], of, out);
+      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, "CIFAR-10", index));
+      out += of.bytes();
+    }
+    return Status::ok();
+  }
+
+private:
+  const unsigned char *record(int64_t index) const {
+    for (const auto &file : files) {
+      int64_t here = static_cast<int64_t>(file->bytes().size()) / recordBytes;
+      if (index < here) return reinterpret_cast<const unsigned char *>(file->bytes().data()) + index * recordBytes;
+      index -= here;
+    }
+    return nullptr; // the sampler stays below size()
+  }
+  static void writeImage(const unsigned char *from, plan::DType dtype, std::byte *out) {
+    if (dtype == plan::U8) {
+      std::memcpy(out, from, pixels);
+      return;
+    }
+    for (int64_t i = 0; i < pixels; ++i) {
+      float value = static_cast<float>(from[i]) / 255.0f;
+      std::memcpy(out + 4 * i, &value, 4);
+    }
+  }
+  static void writeLabel(unsigned char label, const Field &field, std::byte *out) {
+    if (isOneHot(field)) {
+      for (int64_t i = 0; i < classes; ++i) {
+        float value = i == label;
+        std::memcpy(out + 4 * i, &value, 4);
+      }
+      return;
+    }
+    int64_t value = label;
+    std::memcpy(out, &value, static_cast<size_t>(byteSize(field.dtype)));
+  }
+
+  std::vector<std::shared_ptr<MappedFile>> files;
+  int64_t samples = 0;
+};
+
+Status checkField(const Field &field) {
+  bool image = isCifarImage(field) && (field.dtype == plan::F32 || field.dtype == plan::U8);
+  bool label = (field.elements() == 1 && (field.dtype == plan::I64 || field.dtype == plan::I32)) || isOneHot(field);
+  if (field.label ? label : image) return Status::ok();
+  return inputError(fmt::format(
+      "data of kind 'cifar10' fills images f32 [3, 32, 32] and labels i64 or one-hot f32 [10]; '{}' is {} [{}]",
+      field.name, name(field.dtype), fmt::join(field.shape, ", ")));
+}
+
+Result<std::shared_ptr<MappedFile>> openRecords(const std::string &path) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  if (file && ((*file)->bytes().empty() || (*file)->bytes().size() % recordBytes != 0))
+    return inputError(fmt::format("{}: is not a CIFAR-10 binary file: {} bytes are no multiple of {}", path,
+                                  (*file)->bytes().size(), recordBytes));
+  return file;
+}
+
+} // namespace
+
+Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields) {
+  for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field));
+  std::vector<std::string> paths;
+  std::error_code failure;
+  bool folder = fs::is_directory(settings.path, failure);
+  if (folder) {
+    for (const fs::directory_entry &entry : fs::directory_iterator(settings.path, failure)) {
+      std::string name = entry.path().filename().string();
+      if (name.starts_with("data_batch_") && name.ends_with(".bin")) paths.push_back(entry.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    if (paths.empty()) return inputError(settings.path + ": holds no data_batch_*.bin (CIFAR-10's binary version)");
+  } else {
+    paths.push_back(settings.path);
+  }
+  std::vector<std::shared_ptr<MappedFile>> files;
+  for (const std::string &path : paths) {
+    Result<std::shared_ptr<MappedFile>> file = openRecords(path);
+    if (!file) return file.status();
+    files.push_back(*file);
+  }
+  DataSource source;
+  source.train = std::make_unique<CifarDataset>(fields, settings.shuffle, std::move(files));
+  std::string test = (fs::path(settings.path) / "test_batch.bin").string();
+  if (folder && fs::exists(test, failure)) {
+    Result<std::shared_ptr<MappedFile>> file = openRecords(test);
+    if (!file) return file.status();
+    source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{*file});
+  }
+  return source;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,172 @@
+#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/dtype.h"
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TypeName {
+  plan::DType dtype;
+  const char *name;
+};
+constexpr TypeName typeNames[] = {{plan::F32, "F32"},  {plan::F64, "F64"}, {plan::F16, "F16"}, {plan::BF16, "BF16"},
+                                  {plan::I8, "I8"},    {plan::I16, "I16"}, {plan::I32, "I32"}, {plan::I64, "I64"},
+                                  {plan::U8, "U8"},    {plan::U16, "U16"}, {plan::U32, "U32"}, {plan::U64, "U64"},
+                                  {plan::BOOL, "BOOL"}};
+
+std::string typeName(plan::DType dtype) {
+  for (const TypeName &entry : typeNames)
+    if (entry.dtype == dtype) return entry.name;
+  return "";
+}
+
+plan::DType typeOf(const std::string &name) {
+  for (const TypeName &entry : typeNames)
+    if (name == entry.name) return entry.dtype;
+  return plan::DTYPE_INVALID;
+}
+
+bool writeAll(int descriptor, const char *data, size_t size) {
+  while (size > 0) {
+    ssize_t written = ::write(descriptor, data, std::min<size_t>(size, size_t(1) << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+} // namespace
+
+Result<std::unique_ptr<SafetensorsWriter>>
+SafetensorsWriter::create(const std::string &path, std::span<const TensorHeader> tensors,
+                          const std::map<std::string, std::string> &metadata) {
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
+  writer->path = path;
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  for (const TensorHeader &tensor : tensors) {
+    const int64_t count = elementCount(tensor.shape);
+    if (typeName(tensor.dtype).empty() || count < 0)
+      return inputError(fmt::format("{}: tensor '{}' has a type or shape that cannot be written", path, tensor.name));
+    const uint64_t end = writer->left + static_cast<uint64_t>(count * byteSize(tensor.dtype));
+    header[tensor.name] = {
+        {"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {writer->left, end}}};
+    writer->left = end;
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  writer->descriptor = ::open((path + ".partial").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (writer->descriptor < 0) return inputError(writer->failed(errno).message());
+  CLEAVE_RETURN_IF_ERROR(writer->append(&length, 8));
+  CLEAVE_RETURN_IF_ERROR(writer->append(text.data(), text.size()));
+  return writer;
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (descriptor < 0) return;
+  ::close(descriptor);
+  ::unlink((path + ".partial").c_str());
+}
+
+Status SafetensorsWriter::failed(int reason) const {
+  return runError(fmt::format("{}: cannot be written: {}", path, std::strerror(reason)));
+}
+
+Status SafetensorsWriter::append(const void *data, size_t size) {
+  return writeAll(descriptor, static_cast<const char *>(data), size) ? Status::ok() : failed(errno);
+}
+
+Status SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  if (bytes.size() > left) return inputError(path + ": is given more bytes than its tensors have");
+  left -= bytes.size();
+  return append(bytes.data(), bytes.size());
+}
+
+Status SafetensorsWriter::close() {
+  if (left != 0) return inputError(fmt::format("{}: {} bytes of its tensors are missing", path, left));
+  const bool isWhole = fsync(descriptor) == 0 && ::rename((path + ".partial").c_str(), path.c_str()) == 0;
+  if (!isWhole) return failed(errno);
+  ::close(descriptor);
+  descriptor = -1;
+  return Status::ok();
+}
+
+Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
+                        const std::map<std::string, std::string> &metadata) {
+  std::vector<TensorHeader> headers;
+  for (const TensorView &tensor : tensors) {
+    const int64_t count = elementCount(tensor.shape);
+    if (count < 0 || static_cast<uint64_t>(count * byteSize(tensor.dtype)) != tensor.bytes.size())
+      return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, tensor.name));
+    headers.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  auto writer = SafetensorsWriter::create(path, headers, metadata);
+  if (!writer) return writer.status();
+  for (const TensorView &tensor : tensors) CLEAVE_RETURN_IF_ERROR((*writer)->write(tensor.bytes));
+  return (*writer)->close();
+}
+
+Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string &path) {
+  Result<std::shared_ptr<MappedFile>> mapped = MappedFile::open(path);
+  if (!mapped) return mapped.status();
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
+  file->file = std::move(*mapped);
+  CLEAVE_RETURN_IF_ERROR(file->parse(path));
+  return file;
+}
+
+Status SafetensorsFile::parse(const std::string &path) {
+  std::string_view bytes = file->bytes();
+  uint64_t length = 0;
+  if (bytes.size() < 8) return inputError(path + ": is not a safetensors file");
+  std::memcpy(&length, bytes.data(), 8);
+  if (length > bytes.size() - 8) return inputError(path + ": is not a safetensors file, or is cut off");
+  const char *text = bytes.data() + 8;
+  // Not the ordered kind, whose time grows with the square of the keys.
+  const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
+  if (!header.is_object()) return inputError(path + ": its header is damaged");
+  headerBytes = 8 + length;
+  uint64_t room = bytes.size() - headerBytes;
+  try {
+    for (const auto &[name, entry] : header.items()) {
+      if (name == "__metadata__") {
+        meta = entry.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      TensorView view{
+          name, typeOf(entry.at("dtype").get<std::string>()), entry.at("shape").get<std::vector<int64_t>>(), {}};
+      auto begin = entry.at("data_offsets").at(0).get<uint64_t>(), end = entry.at("data_offsets").at(1).get<uint64_t>();
+      int64_t count = elementCount(view.shape);
+      if (view.dtype == plan::DTYPE_INVALID)
+        return inputError(fmt::format("{}: tensor '{}' has the unknown type {}", path, name, entry.at("dtype").dump()));
+      if (end > room || begin > end)
+        return inputError(fmt::format("{}: is cut off: tensor '{}' ends beyond the file", path, name));
+      if (count < 0 || count > static_cast<int64_t>(room) ||
+          static_cast<uint64_t>(count * byteSize(view.dtype)) != end - begin)
+        return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, name));
+      view.bytes = std::as_bytes(std::span(text + length + begin, static_cast<size_t>(end - begin)));
+      views[name] = std::move(view);
+    }
+  } catch (const nlohmann::json::exception &) {
+    return inputError(path + ": its header is damaged");
+  }
+  return Status::ok();
+}
+
+const TensorView *SafetensorsFile::find(const std::string &name) const {
+  auto found = views.find(name);
+  return found == views.end() ? nullptr : &found->second;
+}
+
+} // namespace cleave::runtime

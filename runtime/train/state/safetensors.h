@@ -1,0 +1,91 @@
+// The safetensors format: eight bytes of header length, a JSON header, then the tensors' bytes, dense little-endian.
+//
+//     TensorView w{"w", plan::F32, {64, 20}, bytes};
+//     Status s = writeSafetensors("weights.safetensors", {&w, 1});
+//     Result<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::open("weights.safetensors");
+//     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/base/mapped_file.h"
+#include "runtime/base/status.h"
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct TensorView {
+  std::string name;
+  plan::DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+struct TensorHeader {
+  std::string name;
+  plan::DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+};
+
+// Writes a file piece by piece: its header first, then the bytes of the tensors, in their order. It is called
+// "PATH.partial" until it is whole and on the disk.
+//
+//     auto writer = SafetensorsWriter::create("weights.safetensors", headers);
+//     (*writer)->write(someBytes);  ...  (*writer)->close();
+class SafetensorsWriter {
+public:
+  // Errors: a type that the format has not, the path and the system's reason.
+  static Result<std::unique_ptr<SafetensorsWriter>> create(const std::string &path,
+                                                           std::span<const TensorHeader> tensors,
+                                                           const std::map<std::string, std::string> &metadata = {});
+  SafetensorsWriter(const SafetensorsWriter &) = delete;
+  ~SafetensorsWriter(); // removes what is not whole
+  // Errors: "No space left on device".
+  Status write(std::span<const std::byte> bytes);
+  // Error: other than all bytes were written.
+  Status close();
+
+private:
+  SafetensorsWriter() = default;
+  Status append(const void *data, size_t size);
+  Status failed(int reason) const;
+
+  std::string path;
+  int descriptor = -1;
+  uint64_t left = 0; // bytes of tensors
+};
+
+// Writes a file and flushes it to the disk. `metadata` becomes the header's __metadata__. Error: the path and the
+// system's reason ("No space left on device"); a partial file is removed.
+Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
+                        const std::map<std::string, std::string> &metadata = {});
+
+class SafetensorsFile {
+public:
+  // Error: not a safetensors file, truncated, a header that contradicts itself.
+  static Result<std::unique_ptr<SafetensorsFile>> open(const std::string &path);
+  SafetensorsFile(const SafetensorsFile &) = delete;
+
+  const std::map<std::string, TensorView> &tensors() const { return views; }
+  const std::map<std::string, std::string> &metadata() const { return meta; }
+  const TensorView *find(const std::string &name) const;
+  int64_t offsetOf(const TensorView &view) const { // of its bytes in the file
+    return reinterpret_cast<const char *>(view.bytes.data()) - file->bytes().data();
+  }
+  std::string_view header() const { return file->bytes().substr(0, headerBytes); } // its length and its text
+  void releasePages() const { file->releasePages(); }                              // see MappedFile
+
+private:
+  SafetensorsFile() = default;
+  Status parse(const std::string &path);
+
+  std::shared_ptr<MappedFile> file;
+  size_t headerBytes = 0;
+  std::map<std::string, TensorView> views;
+  std::map<std::string, std::string> meta;
+};
+
+} // namespace cleave::runtime

@@ -1,0 +1,216 @@
+#include "runtime/train/state/snapshot.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
+#include "runtime/base/checksum.h"
+#include "runtime/train/state/weights.h"
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+// The part of `box` that `stored` holds, in coordinates of the tensor; none if they do not meet.
+std::optional<Shard> intersection(const Shard &box, const Shard &stored) {
+  Shard common;
+  for (size_t i = 0; i < box.begin.size(); ++i) {
+    int64_t begin = std::max(box.begin[i], stored.begin[i]);
+    int64_t end = std::min(box.begin[i] + box.size[i], stored.begin[i] + stored.size[i]);
+    if (begin >= end) return std::nullopt;
+    common.begin.push_back(begin);
+    common.size.push_back(end - begin);
+  }
+  return common;
+}
+
+// Copies `common` from the dense bytes of `stored` into the dense bytes of `box`.
+void copyCommon(const Shard &common, const Shard &stored, const std::byte *from, const Shard &box, std::byte *to,
+                int64_t unit) {
+  size_t rank = common.begin.size();
+  int64_t run = rank ? common.size[rank - 1] : 1;
+  std::vector<int64_t> index(rank, 0);
+  for (bool more = true; more;) {
+    int64_t source = 0, target = 0;
+    for (size_t i = 0; i < rank; ++i) {
+      source = source * stored.size[i] + common.begin[i] + index[i] - stored.begin[i];
+      target = target * box.size[i] + common.begin[i] + index[i] - box.begin[i];
+    }
+    std::memcpy(to + target * unit, from + source * unit, static_cast<size_t>(run * unit));
+    more = false;
+    for (size_t i = rank ? rank - 1 : 0; i-- > 0;) {
+      if (++index[i] < common.size[i]) {
+        more = true;
+        break;
+      }
+      index[i] = 0;
+    }
+  }
+}
+
+} // namespace
+
+std::optional<StoredBox> parseStoredBox(const std::string &text, size_t rank) {
+  StoredBox box;
+  const char *at = text.c_str();
+  for (size_t i = 0; i < rank; ++i) {
+    char *end = nullptr;
+    box.begin.push_back(std::strtoll(at, &end, 10));
+    if (end == at) return std::nullopt;
+    at = end + (*end == ',');
+  }
+  if (*at != ' ') return std::nullopt;
+  box.checksum = at + 1;
+  return box;
+}
+
+std::string planFingerprint(const plan::Plan &plan) {
+  plan::Plan same = plan;
+  same.clear_producer();
+  same.clear_report_json();
+  same.clear_recipe_yaml();
+  same.clear_cluster_yaml();
+  same.clear_model_path();
+  same.clear_checkpoint_path();
+  same.clear_weight_files();
+  same.clear_threads_per_device();
+  same.mutable_training()->clear_data_yaml();
+  same.mutable_training()->clear_eval_yaml();
+  uint64_t hashes[2] = {0xcbf29ce484222325, 0x84222325cbf29ce4}; // FNV-1a from two starts
+  for (unsigned char byte : same.SerializeAsString())
+    for (uint64_t &hash : hashes) hash = (hash ^ byte) * 0x100000001b3;
+  return fmt::format("{:016x}{:016x}", hashes[0], hashes[1]);
+}
+
+SnapshotManifest manifestOf(const plan::Plan &plan) {
+  SnapshotManifest manifest;
+  manifest.seed = plan.training().seed();
+  manifest.fingerprint = planFingerprint(plan);
+  manifest.modelPath = plan.model_path();
+  manifest.modelDigest = plan.model_digest();
+  manifest.recipe = plan.recipe_yaml();
+  manifest.ranks = 1;
+  for (const plan::MeshAxis &axis : plan.mesh().axes()) manifest.ranks *= axis.size();
+  for (const plan::Parameter &parameter : plan.parameters()) {
+    if (!parameter.snapshot()) continue;
+    SnapshotManifest::Tensor &tensor = manifest.tensors[parameter.name()];
+    tensor.dtype = parameter.dtype();
+    tensor.shape.assign(parameter.shape().begin(), parameter.shape().end());
+    tensor.originalShape.assign(parameter.original_shape().begin(), parameter.original_shape().end());
+    tensor.aliases.assign(parameter.aliases().begin(), parameter.aliases().end());
+    tensor.role = parameter.role();
+    for (const plan::Parameter &piece : parameter.pieces())
+      tensor.pieces.push_back({piece.name(), {piece.original_shape().begin(), piece.original_shape().end()}});
+  }
+  return manifest;
+}
+
+bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device) {
+  if (!parameter.snapshot()) return false;
+  std::set<std::string> split;
+  for (const plan::DimSharding &dim : parameter.dims()) split.insert(dim.axes().begin(), dim.axes().end());
+  std::vector<int64_t> coordinate = mesh.coordinate(device);
+  for (size_t i = 0; i < mesh.axes.size(); ++i) {
+    int64_t first = mesh.axes[i].name == "pp" ? firstHolder(parameter) : 0;
+    if (coordinate[i] != first && !split.count(mesh.axes[i].name)) return false;
+  }
+  return true;
+}
+
+Snapshot::~Snapshot() = default;
+
+void Snapshot::releasePages() const {
+  for (const auto &file : files) file->releasePages();
+}
+
+Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
+                      std::span<std::byte> out) const {
+  auto fail = [&](const std::string &why) { return inputError(fmt::format("{}: tensor '{}' {}", where, name, why)); };
+  auto tensor = content.tensors.find(name);
+  if (tensor == content.tensors.end()) return fail("is not in the snapshot");
+  bool same = tensor->second.dtype == dtype &&
+              std::equal(shape.begin(), shape.end(), tensor->second.shape.begin(), tensor->second.shape.end());
+  if (!same)
+    return fail(fmt::format("is {} [{}], {} [{}] is wanted", runtime::name(tensor->second.dtype),
+                            fmt::join(tensor->second.shape, ", "), runtime::name(dtype), fmt::join(shape, ", ")));
+  int64_t unit = byteSize(dtype), wanted = elementCount(box.size), copied = 0;
+  bool inside = box.begin.size() == shape.size() && box.size.size() == shape.size();
+  for (size_t i = 0; inside && i < shape.size(); ++i)
+    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] <= shape[i] - box.size[i];
+  if (!inside || wanted < 0 || static_cast<int64_t>(out.size()) != wanted * unit)
+    return fail("was asked for a part that it does not have");
+  if (auto found = boxes.find(name); found != boxes.end())
+    for (const Stored &stored : found->second)
+      if (std::optional<Shard> common = intersection(box, stored.box)) {
+        if (!isWhole(stored)) return fail("is damaged: its bytes are not those that were written");
+        copyCommon(*common, stored.box, stored.view.bytes.data(), box, out.data(), unit);
+        copied += elementCount(common->size);
+      }
+  if (copied != wanted) return fail(fmt::format("is not whole: {} of {} elements are stored", copied, wanted));
+  return Status::ok();
+}
+
+bool Snapshot::isWhole(const Stored &stored) const {
+  {
+    const std::lock_guard lock(mutex);
+    if (checked.contains(&stored)) return true;
+  }
+  if (checksumOf(stored.view.bytes) != stored.checksum) return false;
+  const std::lock_guard lock(mutex);
+  checked.insert(&stored);
+  return true;
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, SnapshotManifest manifest) {
+  std::unique_ptr<Snapshot> snapshot(new Snapshot);
+  snapshot->where = path;
+  snapshot->content = std::move(manifest);
+  for (int64_t rank = 0; rank < snapshot->content.ranks; ++rank) {
+    const SnapshotManifest::File &told = snapshot->content.files[static_cast<size_t>(rank)];
+    if (told.bytes < 0) continue;
+    std::string file = (fs::path(path) / rankFileName(rank)).string();
+    Result<std::unique_ptr<SafetensorsFile>> opened = SafetensorsFile::open(file);
+    if (!opened) return opened.status();
+    if (checksumOf(std::as_bytes(std::span((*opened)->header()))) != told.checksum)
+      return inputError(fmt::format("{}: its header is damaged: it is not what the manifest says", file));
+    for (const auto &[name, view] : (*opened)->tensors()) {
+      auto tensor = snapshot->content.tensors.find(name);
+      auto text = (*opened)->metadata().find(name);
+      std::optional<StoredBox> box;
+      if (text != (*opened)->metadata().end()) box = parseStoredBox(text->second, view.shape.size());
+      bool fits = box && tensor != snapshot->content.tensors.end() && tensor->second.dtype == view.dtype &&
+                  tensor->second.shape.size() == view.shape.size();
+      Stored stored{{box ? box->begin : std::vector<int64_t>(), view.shape}, view, box ? box->checksum : ""};
+      for (size_t i = 0; fits && i < view.shape.size(); ++i)
+        fits = stored.box.begin[i] >= 0 && stored.box.begin[i] <= tensor->second.shape[i] - view.shape[i];
+      if (!fits) return inputError(fmt::format("{}: tensor '{}' does not fit the manifest", file, name));
+      snapshot->boxes[name].push_back(std::move(stored));
+    }
+    snapshot->files.push_back(std::move(*opened));
+  }
+  return snapshot;
+}
+
+Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
+  const SnapshotManifest &manifest = snapshot.manifest();
+  for (const plan::Parameter &parameter : plan.parameters()) {
+    if (!parameter.snapshot()) continue;
+    auto found = manifest.tensors.find(parameter.name());
+    if (found == manifest.tensors.end())
+      return inputError(
+          fmt::format("{}: has no '{}': it was written with another model, optimizer or list of trained parameters",
+                      snapshot.path(), parameter.name()));
+    const std::vector<int64_t> &shape = found->second.shape;
+    if (found->second.dtype != parameter.dtype() ||
+        !std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end()))
+      return inputError(fmt::format("{}: '{}' is {} [{}], in the plan it is {} [{}]", snapshot.path(), parameter.name(),
+                                    name(found->second.dtype), fmt::join(shape, ", "), name(parameter.dtype()),
+                                    fmt::join(parameter.shape(), ", ")));
+  }
+  return Status::ok();
+}
+
+} // namespace cleave::runtime

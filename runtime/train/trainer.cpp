@@ -1,0 +1,491 @@
+#include "runtime/train/trainer.h"
+#include "runtime/engine/comm/open_fabric.h"
+#include "runtime/train/event_file.h"
+#include "runtime/train/metrics_file.h"
+#include "runtime/train/mirror.h"
+#include "runtime/train/resume_vote.h"
+#include "runtime/train/run_record.h"
+#include "runtime/plan/lr_schedule.h"
+#include "runtime/train/state_saver.h"
+#include "runtime/train/step_data.h"
+#include "runtime/train/stop_vote.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/loss_scale_names.h"
+#include "runtime/plan/plan_file.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
+#include "runtime/train/state/snapshot.h"
+#include "runtime/train/state/weights.h"
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace cleave::runtime {
+namespace {
+
+class PlanTrainer final : public Trainer {
+public:
+  PlanTrainer(const plan::Plan &plan, TrainOptions options)
+      : source(plan), training(plan.training()), options(std::move(options)) {}
+
+  Status open();
+  Result<StepMetrics> step() override;
+  int64_t stepsDone() const override { return done; }
+  int64_t totalSteps() const override { return total; }
+  Status snapshot() override;
+  Executor &executor() override { return *engine; }
+  Status bind(const std::string &input, const void *array, int64_t bytes) override {
+    return data->bind(input, array, bytes);
+  }
+  int64_t stepsRun() const { return done - resumedAt; }
+  // Tells the other processes why this one ends.
+  void giveUp(const Status &why) {
+    if (engine) engine->giveUp(why);
+  }
+  // All steps from here on, until a process is asked to stop.
+  Status runToTheEnd();
+  bool isFirstProcess() const { return engine->devices().front() == 0; }
+
+private:
+  // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
+  bool runsIntoNext(int64_t step) const { return runsOn(source) && isFollowed(step); }
+  bool isFollowed(int64_t step) const {
+    return toTheEnd && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
+           !data->isEvaluationDue(step + 1);
+  }
+  // Whether the next step is begun while this one goes on: its inputs are read and copied beside it, and this one's
+  // results are read when the next has begun. The host must know how many steps were skipped before it gives the next
+  // one its scalars.
+  bool beginsNext(int64_t step) const {
+    return (runsOn(source) || engine->takesInputsAhead()) && isFollowed(step) && !countsSkipped;
+  }
+  Status beginStep(int64_t step);
+  Status beginRoutine(int64_t step);
+  Status readData(const std::function<Status()> &read); // and counts the time
+  Status loadParameters();
+  Status openState();
+  ControlPlane &control() const { return engine->fabric().control(); }
+  // Ok where it is on all processes.
+  Status ofAll(const Status &mine) const { return control().outcome(mine, options.limits.preparation); }
+  Status agreeOnRun();
+  Status openFolder();
+  Status goOn();
+  Status resume(const Snapshot &saved);
+  bool isSnapshotDue(int64_t step) const { // after so many steps
+    return saver && (step == total || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
+  }
+  bool isMirrorDue(int64_t step) const { return mirror && step < total && step % options.mirrorEvery == 0; }
+  Status save(std::optional<double> evalLoss);
+  bool isBest(const StepMetrics &step) const;
+  void tell(const StepMetrics &step);
+  void tellSlowData(const StepMetrics &step);
+  StepMetrics shapeOfMetrics() const;
+  Status writeRecords();
+  void note(const std::string &text) const;
+  void warn(const std::string &text) const;
+  WeightCheck weightCheck() const {
+    return {options.checkWeights, [this](const std::string &text) { note(text); }};
+  }
+
+  const plan::Plan &source;
+  const plan::Training &training;
+  TrainOptions options;
+  std::unique_ptr<StepData> data; // read by a step that goes on until the executor is gone
+  std::unique_ptr<Executor> engine;
+  std::unique_ptr<StateSaver> saver; // null without a folder of snapshots
+  std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
+  MetricsFile metricsFile;
+  EventFile eventFile;
+  // Steps may run into each other where this trainer takes them all.
+  bool toTheEnd = false, isFilled = false, countsSkipped = false;
+  int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
+  std::string resumedFrom;              // a snapshot
+  std::string run;                      // SnapshotManifest::run
+  std::vector<std::string> candidates;  // on rank 0: snapshots that were not proposed yet, the newest last
+  int64_t begun = 0;                    // steps, of which `done` are finished
+  int64_t endOfLast = 0;                // step, on the clock
+  int64_t dataNanoseconds = 0;          // of the step under way
+  Status failedAhead;                   // why the next step could not begin
+  int64_t told = 0;                     // steps
+  double firstSteps = 0, firstData = 0; // seconds of some of them
+};
+
+Status PlanTrainer::open() {
+  CLEAVE_RETURN_IF_ERROR(checkSchedule(training.lr()));
+  Result<dist::Mesh> mesh = meshOf(source.mesh());
+  if (!mesh) return mesh.status();
+  const std::string fingerprint = planFingerprint(source);
+  NetworkOptions network = options.network;
+  network.meetingSeconds = options.limits.meeting.seconds;
+  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, network);
+  if (!fabric) return fabric.status();
+  // Before anything that all processes do as their plan says: of different plans some would wait for ever.
+  Result<bool> agreed = (*fabric)->control().allEqual(std::hash<std::string>{}(fingerprint), options.limits.preparation);
+  if (!agreed) return agreed.status();
+  if (!*agreed) return inputError("the processes of this run were given different plans");
+  ExecutorOptions engineOptions{.threads = options.threads,
+                                .trace = {.recordsPerLane = options.trace.empty() ? 0u : 100'000u,
+                                          .firstStep = options.traceFrom,
+                                          .lastStep = options.traceTo > 0 ? options.traceTo : INT64_MAX},
+                                .debug = options.debug,
+                                .graphs = options.graphs,
+                                .limits = options.limits,
+                                .tell = options.onNote};
+  Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
+  if (!made) return made.status();
+  engine = std::move(*made);
+  if (!engine->has("step")) return inputError("the plan has no routine 'step'");
+  countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
+                              [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
+  data = std::make_unique<StepData>(source, *engine);
+  CLEAVE_RETURN_IF_ERROR(ofAll(data->open(options.data)));
+  total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
+  CLEAVE_RETURN_IF_ERROR(agreeOnRun());
+  return openState();
+}
+
+// What ranks do together, and what they read, before one of them does it.
+Status PlanTrainer::agreeOnRun() {
+  if (control().size() == 1) return Status::ok();
+  std::error_code failure;
+  const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
+  return agreeOn(control(), {{"the number of steps", std::to_string(total)},
+                          {"--snapshot", folder},
+                          {"--snapshot-every", std::to_string(options.snapshotEvery)},
+                          {"--keep", std::to_string(options.keep.newest)},
+                          {"--keep-best", options.keep.best ? "given" : "not given"},
+                          {"--resume", options.resume ? "given" : "not given"},
+                          {"--overwrite", options.overwrite ? "given" : "not given"},
+                          {"--accept-changes", options.acceptChanges ? "given" : "not given"},
+                          {"--mirror", std::to_string(options.mirrorEvery)},
+                          {"the data's digest", data->digest()}},
+                 options.limits.preparation);
+}
+
+// Begins at the model's weights or at a snapshot.
+Status PlanTrainer::openState() {
+  const bool hasFolder = !options.snapshots.empty();
+  if (options.resume && !hasFolder && options.mirrorEvery == 0)
+    return inputError("--resume needs --snapshot DIR: the folder to resume from");
+  if (options.keep.best && !data->evaluates())
+    return inputError("--keep-best needs an evaluation: the recipe has no `eval`");
+  if (hasFolder)
+    saver = std::make_unique<StateSaver>(source, *engine,
+                                         SaveOptions{options.snapshots, options.keep, options.limits.step,
+                                                     [this](const std::string &text) { warn(text); }});
+  CLEAVE_RETURN_IF_ERROR(ofAll(isFirstProcess() && saver ? openFolder() : Status::ok()));
+  if (!options.runFolder.empty())
+    CLEAVE_RETURN_IF_ERROR(ofAll(Mirror::noteHosts(options.runFolder, engine->fabric().hosts())));
+  if (options.mirrorEvery > 0) {
+    CLEAVE_RETURN_IF_ERROR(ofAll(Mirror::claim(options.runFolder)));
+    mirror = std::make_unique<Mirror>(source, *engine, options.runFolder, options.limits.step);
+  }
+  CLEAVE_RETURN_IF_ERROR(goOn());
+  if (!resumedFrom.empty()) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
+  if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
+  return Status::ok();
+}
+
+// Rank 0 alone looks at the folder: what ranks see of a shared one may differ.
+Status PlanTrainer::openFolder() {
+  bool goesOn = false;
+  if (options.resume) {
+    Result<bool> isFresh = isFreshSnapshotFolder(options.snapshots);
+    if (!isFresh) return isFresh.status();
+    goesOn = !*isFresh;
+  }
+  CLEAVE_RETURN_IF_ERROR(saver->prepare(goesOn, options.overwrite));
+  if (!goesOn) return Status::ok();
+  Result<std::vector<std::string>> listed = snapshotsIn(options.snapshots);
+  if (!listed) return listed.status();
+  if (listed->empty()) return inputError(options.snapshots + ": holds no snapshot");
+  candidates.assign(listed->rbegin(), listed->rend());
+  return Status::ok();
+}
+
+std::string randomDigits() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+// From the newest state that all ranks can read, in snapshots or in the processes' memory; else from the weights.
+Status PlanTrainer::goOn() {
+  const bool goesOn = !candidates.empty();
+  ResumeVote vote(source, control(),
+                  {.limit = options.limits.preparation,
+                   .acceptChanges = options.acceptChanges,
+                   .load = [this](const Snapshot &saved) { return resume(saved); },
+                   .note = [this](const std::string &text) { note(text); },
+                   .warn = [this](const std::string &text) { warn(text); }});
+  Result<ResumedState> state = vote.choose(std::move(candidates), options.resume ? mirror.get() : nullptr);
+  if (!state) return state.status();
+  resumedFrom = state->path, run = state->run;
+  if (resumedFrom.empty()) CLEAVE_RETURN_IF_ERROR(ofAll(loadParameters()));
+  std::optional<double> best;
+  if (goesOn && isFirstProcess()) best = bestLossIn(options.snapshots);
+  if (run.empty()) run = randomDigits();
+  // All ranks go on as rank 0: in the run, and from the loss that the best snapshot has.
+  const nlohmann::json mine = {{"run", run}, {"best", best ? nlohmann::json(*best) : nlohmann::json()}};
+  Result<std::string> text = control().fromRank0(mine.dump(), options.limits.preparation);
+  if (!text) return text.status();
+  const nlohmann::json told = nlohmann::json::parse(*text, nullptr, false);
+  if (!told.is_object()) return runError("rank 0 sent something else than the run's name");
+  run = told.value("run", "");
+  if (auto loss = told.find("best"); loss != told.end() && loss->is_number()) best = loss->get<double>();
+  if (saver) CLEAVE_RETURN_IF_ERROR(saver->begin(run, best));
+  if (mirror) mirror->setRun(run);
+  return Status::ok();
+}
+
+void PlanTrainer::note(const std::string &text) const {
+  if (isFirstProcess() && options.onNote) options.onNote(text);
+}
+
+void PlanTrainer::warn(const std::string &text) const {
+  if (options.onWarning) options.onWarning(text);
+}
+
+Status PlanTrainer::loadParameters() {
+  WeightReader weights(source, options.model, weightCheck());
+  for (int64_t device : engine->devices())
+    for (const plan::Parameter &parameter : source.parameters())
+      if (engine->holds(device, parameter))
+        CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, engine->shardShape(device, parameter),
+                                                  engine->shard(device, parameter, ShardAccess::Replace)));
+  return engine->lastFailure();
+}
+
+// Skipped steps among those before a snapshot.
+Result<int64_t> skippedBefore(const Snapshot &saved) {
+  if (!saved.manifest().tensors.count(skippedName)) return int64_t{0};
+  float count = 0;
+  CLEAVE_RETURN_IF_ERROR(saved.read(skippedName, plan::F32, {}, Shard{}, std::as_writable_bytes(std::span(&count, 1))));
+  return std::llround(count);
+}
+
+Status PlanTrainer::resume(const Snapshot &saved) {
+  CLEAVE_RETURN_IF_ERROR(checkResumes(saved, source));
+  WeightReader weights(source, options.model, weightCheck());
+  for (int64_t device : engine->devices())
+    for (const plan::Parameter &parameter : source.parameters()) {
+      if (!engine->holds(device, parameter)) continue;
+      Shard box = engine->shardShape(device, parameter);
+      std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+      ShardBytes bytes = engine->shard(device, parameter, ShardAccess::Replace);
+      if (parameter.snapshot())
+        CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
+      else
+        CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
+    }
+  CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
+  done = begun = resumedAt = saved.manifest().step;
+  Result<int64_t> before = skippedBefore(saved);
+  if (!before) return before.status();
+  skipped = *before;
+  return data->restore(saved.manifest().sampler, done);
+}
+
+Status PlanTrainer::save(std::optional<double> evalLoss) {
+  return saver->save({.step = done, .sampler = data->before(done), .evalLoss = evalLoss});
+}
+
+Status PlanTrainer::snapshot() {
+  if (!saver) return inputError("no snapshot folder was given");
+  CLEAVE_RETURN_IF_ERROR(save({}));
+  return saver->finish();
+}
+
+Status PlanTrainer::readData(const std::function<Status()> &read) {
+  const int64_t begin = nowNanoseconds();
+  Status status = read();
+  dataNanoseconds += nowNanoseconds() - begin;
+  return status;
+}
+
+Status PlanTrainer::beginStep(int64_t step) {
+  CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
+  CLEAVE_RETURN_IF_ERROR(beginRoutine(step));
+  ++begun;
+  return Status::ok();
+}
+
+Status PlanTrainer::beginRoutine(int64_t step) {
+  const std::vector<const std::byte *> &own = data->pointers(step);
+  if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
+  if (!isFilled) {
+    auto filled = engine->run("fill", own, step, skipped);
+    if (!filled) return filled.status();
+  }
+  isFilled = runsIntoNext(step);
+  if (isFilled)
+    if (Status next = readData([&] { return data->ready(step + 1); }); !next) {
+      // The other processes run into the next step. Alone this step ends as the last one, and the next tells the error.
+      if (std::ssize(engine->devices()) < engine->mesh().numDevices()) return next;
+      isFilled = false;
+    }
+  if (!isFilled) return engine->begin("drain", own, step, skipped);
+  return engine->begin("step", own, step, skipped, data->pointers(step + 1));
+}
+
+Result<StepMetrics> PlanTrainer::step() {
+  int64_t begin = begun > done ? endOfLast : nowNanoseconds();
+  CLEAVE_RETURN_IF_ERROR(failedAhead);
+  if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
+  const int64_t dataBefore = std::exchange(dataNanoseconds, 0);
+  if (beginsNext(done)) failedAhead = beginStep(done + 1); // this one's results are told first
+  if (failedAhead)
+    (void)readData([&] {
+      data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max());
+      return Status::ok();
+    });
+  Result<std::map<std::string, double>> outputs = engine->finish();
+  if (!outputs) return outputs.status();
+  endOfLast = nowNanoseconds();
+  StepMetrics metrics;
+  metrics.learningRate = learningRate(training.lr(), done);
+  metrics.step = ++done;
+  metrics.steps = total;
+  metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
+  // Beside the step, data holds up only those who have nothing to do.
+  const double beside = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
+  metrics.dataSeconds =
+      static_cast<double>(dataBefore) / 1e9 + std::min(beside, engine->idleSeconds().value_or(beside));
+  if (outputs->count("loss")) metrics.loss = outputs->at("loss");
+  if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
+  for (const auto &[name, value] : *outputs)
+    if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
+  if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
+  if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
+  metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
+  const int64_t positions = data->positionsOf(done - 1);
+  metrics.tokensPerSecond = positions > 0
+                                ? static_cast<double>(positions) / metrics.stepSeconds
+                                : metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
+  metrics.tflopsPerDevice = flopsOfStep(source, data->lengthOf(done - 1)) / metrics.stepSeconds /
+                            static_cast<double>(engine->mesh().numDevices()) / 1e12;
+  metrics.peakBytesPerDevice = engine->peakBytes();
+  metrics.hostBytesPerDevice = engine->hostBytes();
+  if (data->isEvaluationDue(done)) {
+    Result<std::optional<double>> loss = data->evaluate(*engine, done);
+    if (!loss) return loss.status();
+    metrics.evalLoss = *loss;
+  }
+  return metrics;
+}
+
+bool PlanTrainer::isBest(const StepMetrics &step) const {
+  return saver && options.keep.best && step.evalLoss && !(saver->bestLoss() && *saver->bestLoss() <= *step.evalLoss);
+}
+
+void PlanTrainer::tell(const StepMetrics &step) {
+  if (!isFirstProcess()) return;
+  tellSlowData(step);
+  if (Status written = metricsFile.write(step); !written) {
+    metricsFile.close();
+    warn(written.message() + "; the run goes on without metrics");
+  }
+  if (Status written = eventFile.write(step); !written) {
+    eventFile.close();
+    warn(written.message() + "; the run goes on without events");
+  }
+  if (options.onStep) options.onStep(step);
+}
+
+StepMetrics PlanTrainer::shapeOfMetrics() const {
+  StepMetrics shape;
+  for (const plan::Program &program : source.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::OutputBinding &output : fragment.outputs())
+        if (output.name().starts_with("grad_norm.")) shape.groupNorms[output.name()];
+  return shape;
+}
+
+// Once, of the first twenty steps after the first, if data takes a tenth of them and a millisecond each.
+void PlanTrainer::tellSlowData(const StepMetrics &step) {
+  constexpr int64_t steps = 20;
+  if (++told == 1 || told > steps + 1) return;
+  firstSteps += step.stepSeconds, firstData += step.dataSeconds;
+  if (told == steps + 1 && firstData > 0.1 * firstSteps && firstData > 1e-3 * steps)
+    warn(fmt::format("data takes {:.0f} % of a step: `data_s` of --metrics tells it for each",
+                     100 * firstData / firstSteps));
+}
+
+Status PlanTrainer::runToTheEnd() {
+  if (isFirstProcess() && !options.metrics.empty())
+    CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done, shapeOfMetrics()));
+  if (isFirstProcess() && !options.tensorboard.empty())
+    CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
+  if (total <= 0) return inputError("no number of steps: give --steps N");
+  toTheEnd = true;
+  const int64_t wanted = total;
+  StopVote vote(engine->fabric(), options.stopAsked, options.limits.step);
+  int signal = 0;
+  while (done < total) {
+    Result<StepMetrics> taken = step();
+    if (!taken) return taken.status();
+    tell(*taken);
+    CLEAVE_RETURN_IF_ERROR(failedAhead); // before a vote on stopping, which may find that no step is left to tell it
+    if (signal == 0) {
+      Result<int> asked = vote.afterStep(taken->stepSeconds);
+      if (!asked) return asked.status();
+      signal = *asked;
+      // Where steps run into each other, the next has begun.
+      if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
+    }
+    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirror->keep(done, data->before(done)));
+    if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
+  }
+  if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
+  // Nobody leaves while another may still ask it something.
+  CLEAVE_RETURN_IF_ERROR(engine->fabric().control().barrier(options.limits.step));
+  CLEAVE_RETURN_IF_ERROR(writeRecords());
+  if (isFirstProcess() && options.onEnd)
+    options.onEnd({.step = done,
+                   .steps = wanted,
+                   .resumedStep = resumedAt,
+                   .resumedFrom = resumedFrom,
+                   .signal = done == wanted ? 0 : signal});
+  if (done == wanted) return Status::ok();
+  return {ErrorKind::Stopped,
+          fmt::format("stopped by SIG{} after step {} of {}; {}", sigabbrev_np(signal), done, wanted,
+                      saver ? "its snapshot is in " + options.snapshots + ": --resume goes on"
+                            : "nothing is saved (there was no --snapshot DIR)")};
+}
+
+// Each process writes its own devices': all but the first beside the file that was asked for.
+Status PlanTrainer::writeRecords() {
+  const std::string own = isFirstProcess() ? "" : fmt::format(".rank-{}", engine->devices().front());
+  Status status;
+  if (!options.trace.empty()) status = engine->writeTrace(options.trace + own);
+  if (!options.counters.empty() && status)
+    status = writeFileAtomically(trafficJson(*engine, stepsRun()), options.counters + own);
+  if (status) return status;
+  return {static_cast<ErrorKind>(status.exitStatus()),
+          fmt::format("{}; all {} steps are done{}", status.message(), done,
+                      saver ? ", and their snapshot is in " + options.snapshots : "")};
+}
+
+} // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOptions options) {
+  auto trainer = std::make_unique<PlanTrainer>(plan, std::move(options));
+  CLEAVE_RETURN_IF_ERROR(trainer->open());
+  return std::unique_ptr<Trainer>(std::move(trainer));
+}
+
+Status train(const plan::Plan &plan, const TrainOptions &options) {
+  PlanTrainer trainer(plan, options);
+  Status status = trainer.open();
+  if (status) status = trainer.runToTheEnd();
+  if (!status && status.exitStatus() != int(ErrorKind::Stopped)) trainer.giveUp(status);
+  return status;
+}
+
+} // namespace cleave::runtime
