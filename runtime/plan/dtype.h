@@ -15,7 +15,7 @@ inline bool isFloat(plan::DType dtype) {
   return dtype == plan::F32 || dtype == plan::F64 || dtype == plan::F16 || dtype == plan::BF16 ||
          dtype == plan::F8E4M3 || dtype == plan::F8E5M2;
 }
-inline bool isEightBitFloat(plan::DType dtype) { return dtype == plan::F8E4M3 || dtype == plan::F8E5M2; }
+inline bool isFp8BitFloat(plan::DType dtype) { return dtype == plan::F8E4M3 || dtype == plan::F8E5M2; }
 
 // Elements of a shape; -1 when a dimension is negative or the product does not fit in 62 bits.
 template <typename Shape> int64_t elementCount(const Shape &shape) {

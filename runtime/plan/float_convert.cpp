@@ -32,7 +32,7 @@ uint16_t doubleToHalf(double value) {
   return static_cast<uint16_t>(sign | bits);
 }
 
-uint16_t doubleToBrain(double value) {
+uint16_t doubleToBf16(double value) {
   auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -93,7 +93,7 @@ void storeFloat(plan::DType dtype, double value, std::byte *to) {
   case plan::F16:
     return store(to, doubleToHalf(value));
   case plan::BF16:
-    return store(to, doubleToBrain(value));
+    return store(to, doubleToBf16(value));
   case plan::F8E4M3:
     return store(to, doubleToEight(e4m3, value));
   case plan::F8E5M2:

@@ -35,7 +35,7 @@ std::vector<MessageRoute> routesOf(const plan::Plan &plan, const dist::Mesh &mes
   // A captured step always uses the same buffers. Where a message stays in one over the end of a step, the next step's
   // first message must then lie in the buffer behind it: as many messages a step as buffers, or a multiple.
   std::map<Key, int> ofStep[2];
-  if (plan.has_cuda() && runsOn(plan))
+  if (plan.has_cuda() && stepsOverlap(plan))
     for (const plan::Action &action : findRoutine(program, "step")->actions())
       for (int side : {0, 1})
         for (const auto &[key, messages] : counts[static_cast<size_t>(action.fragment())][side])

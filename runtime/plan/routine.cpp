@@ -83,13 +83,13 @@ const std::string &wholeOf(const std::string &part) {
 }
 } // namespace
 
-bool runsOn(const plan::Plan &plan) { return plan.programs_size() > 0 && findRoutine(plan.programs(0), "fill"); }
+bool stepsOverlap(const plan::Plan &plan) { return plan.programs_size() > 0 && findRoutine(plan.programs(0), "fill"); }
 
 std::vector<std::vector<std::string>> routineChains(const plan::Plan &plan) {
   std::vector<std::vector<std::string>> chains;
-  if (runsOn(plan)) chains = {{"fill", "step", "step", "drain"}, {"fill", "drain"}};
+  if (stepsOverlap(plan)) chains = {{"fill", "step", "step", "drain"}, {"fill", "drain"}};
   for (const plan::Routine &routine : plan.programs(0).routines())
-    if (!runsOn(plan) || wholeOf(routine.name()) != "step") chains.push_back({routine.name()});
+    if (!stepsOverlap(plan) || wholeOf(routine.name()) != "step") chains.push_back({routine.name()});
   return chains;
 }
 

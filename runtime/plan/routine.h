@@ -47,7 +47,7 @@ int64_t firstHolder(const plan::Parameter &parameter);
 // Null: the program has no such routine.
 const plan::Routine *findRoutine(const plan::Program &program, const std::string &name);
 // Whether steps run into each other: there are "fill" and "drain" beside "step".
-bool runsOn(const plan::Plan &plan);
+bool stepsOverlap(const plan::Plan &plan);
 // Routines as they run one after the other, such that each way of going on is in one: {"fill", "step", "step", "drain"}
 // and {"fill", "drain"}; {"step"}; {"evaluate"}.
 std::vector<std::vector<std::string>> routineChains(const plan::Plan &plan);

@@ -138,7 +138,7 @@ Status Mirror::writeFile(const std::string &into, int64_t owner) const {
   return writeRankFile(into, owner, boxes, run);
 }
 
-Status Mirror::keep(int64_t step, const SamplerState &sampler) {
+Status Mirror::save(int64_t step, const SamplerState &sampler) {
   SnapshotManifest manifest = ofPlan;
   manifest.step = step, manifest.sampler = sampler, manifest.run = run;
   std::error_code failure;
@@ -147,7 +147,7 @@ Status Mirror::keep(int64_t step, const SamplerState &sampler) {
   fs::create_directories(partial, failure);
   if (failure) return runError(fmt::format("{}: cannot be made: {}", partial, failure.message()));
   CLEAVE_RETURN_IF_ERROR(writeFile(partial, self));
-  CLEAVE_RETURN_IF_ERROR(passOn(partial));
+  CLEAVE_RETURN_IF_ERROR(replicate(partial));
   CLEAVE_RETURN_IF_ERROR(noteFiles(partial, std::move(manifest)));
   fs::remove_all(whole, failure);
   fs::rename(partial, whole, failure);
@@ -158,7 +158,7 @@ Status Mirror::keep(int64_t step, const SamplerState &sampler) {
 }
 
 // This process' file to its neighbour, and the file of the one whose neighbour this is.
-Status Mirror::passOn(const std::string &partial) const {
+Status Mirror::replicate(const std::string &partial) const {
   if (processes == 1) return Status::ok();
   const int next = (self + distance) % processes, before = (self + processes - distance) % processes;
   std::vector<Blob> sends;
@@ -255,7 +255,7 @@ std::string newestWhole(const std::vector<Json> &all, std::map<int64_t, int> &pr
 
 } // namespace
 
-Result<std::string> Mirror::collect() {
+Result<std::string> Mirror::recover() {
   Result<std::vector<Json>> all = inventories();
   if (!all) return all.status();
   std::map<int64_t, int> providers;

@@ -1,8 +1,8 @@
 // The state of a training in the memory of two processes, so that a run goes on without a disk when one is lost.
 //
 //   Mirror mirror(plan, executor, Mirror::folderOf(launch), 600);
-//   Status s = mirror.keep(step, sampler);           // every process, after the same step: copies, and passes them on
-//   Result<std::string> found = mirror.collect();    // in a later attempt, perhaps on fewer processes
+//   Status s = mirror.save(step, sampler);           // every process, after the same step: copies, and passes them on
+//   Result<std::string> found = mirror.recover();    // in a later attempt, perhaps on fewer processes
 //   Snapshot::open(*found);                          // empty: nothing whole is left
 //
 // Each process writes the boxes that a snapshot has of it as a snapshot's file into its folder of /dev/shm, which
@@ -39,17 +39,17 @@ public:
   // Of which training states are kept, and collected: SnapshotManifest::run. Empty: of any.
   void setRun(const std::string &of) { run = of; }
   // Error: no room, a process that does not answer.
-  Status keep(int64_t step, const SamplerState &sampler);
+  Status save(int64_t step, const SamplerState &sampler);
   // Brings the files of the newest step that the processes have together into this one's folder, those that it needs
   // and lacks, and gives it: a snapshot. Empty: there is none. Error: a process does not answer, no room.
-  Result<std::string> collect();
+  Result<std::string> recover();
 
 private:
   std::string stepFolder(int64_t step, bool isPartial) const;
   std::vector<int64_t> stepsHere() const; // the oldest first
   bool holdsAllOf(int64_t holder, int64_t owner) const;
   Status writeFile(const std::string &into, int64_t owner) const;
-  Status passOn(const std::string &partial) const;
+  Status replicate(const std::string &partial) const;
   nlohmann::json inventory() const;
   Result<std::vector<nlohmann::json>> inventories() const;
   bool needs(const nlohmann::json &boxes) const;

@@ -14,7 +14,7 @@ Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mir
   Result<bool> isTaken = false;
   if (mirror) {
     mirror->setRun(choice->run);
-    Result<std::string> kept = mirror->collect();
+    Result<std::string> kept = mirror->recover();
     if (!kept) return kept.status();
     // By its name, which is the same on all ranks: one of them may not be able to open it.
     if (!kept->empty() && std::atoll(kept->substr(kept->rfind('-') + 1).c_str()) > choice->step)

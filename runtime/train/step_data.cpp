@@ -21,7 +21,7 @@ Status StepData::open(const std::optional<std::string> &path) {
   if (!found) return found.status();
   fields = std::move(*found);
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
-  const size_t running = runsOn(source) ? 3 : executor.takesInputsAhead() ? 2 : 1;
+  const size_t running = stepsOverlap(source) ? 3 : executor.prefetchesInputs() ? 2 : 1;
   for (const size_t count = running + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
     Result<Feeds> made = makeFeeds("step");
     if (!made) return made.status();

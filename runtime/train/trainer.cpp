@@ -50,21 +50,21 @@ public:
     if (engine) engine->giveUp(why);
   }
   // All steps from here on, until a process is asked to stop.
-  Status runToTheEnd();
+  Status runToEnd();
   bool isFirstProcess() const { return engine->devices().front() == 0; }
 
 private:
   // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
-  bool runsIntoNext(int64_t step) const { return runsOn(source) && isFollowed(step); }
+  bool runsIntoNext(int64_t step) const { return stepsOverlap(source) && isFollowed(step); }
   bool isFollowed(int64_t step) const {
-    return toTheEnd && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
+    return ownsLoop && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
            !data->isEvaluationDue(step + 1);
   }
   // Whether the next step is begun while this one goes on: its inputs are read and copied beside it, and this one's
   // results are read when the next has begun. The host must know how many steps were skipped before it gives the next
   // one its scalars.
   bool beginsNext(int64_t step) const {
-    return (runsOn(source) || engine->takesInputsAhead()) && isFollowed(step) && !countsSkipped;
+    return (stepsOverlap(source) || engine->prefetchesInputs()) && isFollowed(step) && !countsSkipped;
   }
   Status beginStep(int64_t step);
   Status beginRoutine(int64_t step);
@@ -104,7 +104,7 @@ private:
   MetricsFile metricsFile;
   EventFile eventFile;
   // Steps may run into each other where this trainer takes them all.
-  bool toTheEnd = false, isFilled = false, countsSkipped = false;
+  bool ownsLoop = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
   std::string resumedFrom;              // a snapshot
   std::string run;                      // SnapshotManifest::run
@@ -318,7 +318,7 @@ Status PlanTrainer::beginStep(int64_t step) {
 
 Status PlanTrainer::beginRoutine(int64_t step) {
   const std::vector<const std::byte *> &own = data->pointers(step);
-  if (!runsOn(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
+  if (!stepsOverlap(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
   if (!isFilled) {
     auto filled = engine->run("fill", own, step, skipped);
     if (!filled) return filled.status();
@@ -342,7 +342,7 @@ Result<StepMetrics> PlanTrainer::step() {
   if (beginsNext(done)) failedAhead = beginStep(done + 1); // this one's results are told first
   if (failedAhead)
     (void)readData([&] {
-      data->readAhead(toTheEnd ? total : std::numeric_limits<int64_t>::max());
+      data->readAhead(ownsLoop ? total : std::numeric_limits<int64_t>::max());
       return Status::ok();
     });
   Result<std::map<std::string, double>> outputs = engine->finish();
@@ -417,13 +417,13 @@ void PlanTrainer::tellSlowData(const StepMetrics &step) {
                      100 * firstData / firstSteps));
 }
 
-Status PlanTrainer::runToTheEnd() {
+Status PlanTrainer::runToEnd() {
   if (isFirstProcess() && !options.metrics.empty())
     CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done, shapeOfMetrics()));
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
   if (total <= 0) return inputError("no number of steps: give --steps N");
-  toTheEnd = true;
+  ownsLoop = true;
   const int64_t wanted = total;
   StopVote vote(engine->fabric(), options.stopAsked, options.limits.step);
   int signal = 0;
@@ -439,7 +439,7 @@ Status PlanTrainer::runToTheEnd() {
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
-    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirror->keep(done, data->before(done)));
+    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirror->save(done, data->before(done)));
     if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
@@ -483,7 +483,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOp
 Status train(const plan::Plan &plan, const TrainOptions &options) {
   PlanTrainer trainer(plan, options);
   Status status = trainer.open();
-  if (status) status = trainer.runToTheEnd();
+  if (status) status = trainer.runToEnd();
   if (!status && status.exitStatus() != int(ErrorKind::Stopped)) trainer.giveUp(status);
   return status;
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr int runFailed = static_cast<int>(ErrorKind::RunFailed);
 volatile sig_atomic_t child = 0, stopped = 0;
 
-void passOn(int signal) {
+void replicate(int signal) {
   stopped = 1;
   if (child > 0) ::kill(child, signal);
 }
@@ -35,7 +35,7 @@ void passOn(int signal) {
 } // namespace
 
 int runWithRestarts(int restarts, const std::function<int(int attempt)> &rank) {
-  for (int signal : stopSignals) std::signal(signal, passOn);
+  for (int signal : stopSignals) std::signal(signal, replicate);
   pid_t parent = ::getpid();
   for (int attempt = 0;; ++attempt) {
     std::fflush(nullptr); // else the child would write it again

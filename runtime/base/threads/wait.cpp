@@ -91,14 +91,14 @@ uint32_t Barrier::arrive(bool &isLast) {
 }
 
 // Either the ringing thread sees who sleeps, or who is about to sleep sees the ring.
-void Bell::ring() {
+void WakeSignal::notify() {
   rings.fetch_add(1, std::memory_order_seq_cst);
   if (asleep.load(std::memory_order_seq_cst) > 0)
     ::syscall(SYS_futex, address(rings), scope == Shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr,
               0);
 }
 
-bool Bell::waitFor(uint32_t heard, std::chrono::microseconds most) {
+bool WakeSignal::waitFor(uint32_t heard, std::chrono::microseconds most) {
   if (stayAwakeWhile(rings, heard)) return true;
   asleep.fetch_add(1, std::memory_order_seq_cst);
   const timespec limit{most.count() / 1'000'000, most.count() % 1'000'000 * 1000};
@@ -108,7 +108,7 @@ bool Bell::waitFor(uint32_t heard, std::chrono::microseconds most) {
   return rings.load(std::memory_order_acquire) != heard;
 }
 
-bool Bell::wait(uint32_t heard, const AbortFlag &abort) {
+bool WakeSignal::wait(uint32_t heard, const AbortFlag &abort) {
   if (stayAwakeWhile(rings, heard)) return true;
   asleep.fetch_add(1, std::memory_order_seq_cst);
   bool rung = sleepWhile(rings, heard, abort);

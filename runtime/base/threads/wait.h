@@ -21,10 +21,10 @@ private:
 };
 
 // How long others are waited for: until the run is aborted, and at most so many seconds.
-class Patience {
+class Deadline {
 public:
-  explicit Patience(const AbortFlag &abort) : abort(abort), end(Clock::time_point::max()) {}
-  Patience(const AbortFlag &abort, double seconds)
+  explicit Deadline(const AbortFlag &abort) : abort(abort), end(Clock::time_point::max()) {}
+  Deadline(const AbortFlag &abort, double seconds)
       : abort(abort),
         end(Clock::now() +
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)))) {}
@@ -80,16 +80,16 @@ private:
 
 // Tells a thread that computes, and waits for any of several things, that one of them may have happened.
 //
-//   uint32_t heard = bell.heard();
-//   if (!tryEverything() && !bell.wait(heard, abort)) return aborted;
-class Bell {
+//   uint32_t heard = signal.epoch();
+//   if (!tryEverything() && !signal.wait(heard, abort)) return aborted;
+class WakeSignal {
 public:
   enum Scope : uint32_t { Threads, Shared }; // shared: it lies in memory of several processes
-  Bell() = default;
-  explicit Bell(Scope scope) : scope(scope) {}
-  uint32_t heard() const { return rings.load(std::memory_order_acquire); }
-  void ring();
-  // Until it has rung since heard(). False: aborted.
+  WakeSignal() = default;
+  explicit WakeSignal(Scope scope) : scope(scope) {}
+  uint32_t epoch() const { return rings.load(std::memory_order_acquire); }
+  void notify();
+  // Until it has rung since epoch(). False: aborted.
   bool wait(uint32_t heard, const AbortFlag &abort);
   // The same, at most so long. False: it has not rung.
   bool waitFor(uint32_t heard, std::chrono::microseconds most);

@@ -43,8 +43,8 @@ bool isWider(plan::DType from, plan::DType to) {
   using runtime::isFloat;
   if (from == plan::BOOL) return true;
   if (isFloat(from)) {
-    const bool isEight = runtime::isEightBitFloat(from), isExact = to == plan::BF16 || (to == plan::F16 && isEight);
-    return to == plan::F64 || (to == plan::F32 && from != plan::F64) || (isEight && isExact);
+    const bool isFp8 = runtime::isFp8BitFloat(from), isExact = to == plan::BF16 || (to == plan::F16 && isFp8);
+    return to == plan::F64 || (to == plan::F32 && from != plan::F64) || (isFp8 && isExact);
   }
   if (isFloat(to)) return to == plan::F32 || to == plan::F64;
   return runtime::byteSize(to) >= runtime::byteSize(from);
@@ -220,7 +220,7 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
   for (Atom v : over)
     if (store.atom(v).size == 0) return {type.dtype, type.shape, store.number(0)};
   const Term sum = store.reduce(Reduce::Sum, over, store.product({at(lhs, a), at(rhs, b)}));
-  const bool isWide = !runtime::isEightBitFloat(lhs.dtype) && isWider(lhs.dtype, type.dtype);
+  const bool isWide = !runtime::isFp8BitFloat(lhs.dtype) && isWider(lhs.dtype, type.dtype);
   return {type.dtype, type.shape, cast(sum, isWide ? type.dtype : plan::F32, type.dtype)};
 }
 

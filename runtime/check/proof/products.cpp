@@ -51,8 +51,8 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
     const Tensor bias = tensor(rank, contract.bias(), {contract.n()}, {1});
     sum = store.sum(sum, operations.at(bias, {operations.dimensions(sizes).back()}));
   }
-  const bool isEight = runtime::isEightBitFloat(contract.lhs().dtype());
-  const bool rounds = isEight && contract.out().dtype() == plan::BF16;
+  const bool isFp8 = runtime::isFp8BitFloat(contract.lhs().dtype());
+  const bool rounds = isFp8 && contract.out().dtype() == plan::BF16;
   if (contract.lhs().dtype() != contract.out().dtype() && contract.out().dtype() != plan::F32 && !rounds)
     throw Unproved{"a product of one type in another"};
   auto writeSum = [&](const plan::Buffer &to, const Tensor &of, bool isLeft) { // over what the product sums over

@@ -305,7 +305,7 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
   if (!mesh) return mesh.status();
   Proof proof;
   proof.roundsElsewhere = roundsElsewhere;
-  if (runtime::runsOn(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
+  if (runtime::stepsOverlap(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))

@@ -129,7 +129,7 @@ template <typename Wide> std::vector<Wide> widen(const HostTensor &t) {
     if (t.dtype == plan::BOOL) out[i] = static_cast<Wide>(t.as<uint8_t>()[i]);
     if (t.dtype == plan::F16) out[i] = static_cast<Wide>(halfToFloat(t.as<uint16_t>()[i]));
     if (t.dtype == plan::BF16) out[i] = static_cast<Wide>(bfloatToFloat(t.as<uint16_t>()[i]));
-    if (isEightBitFloat(t.dtype)) out[i] = static_cast<Wide>(loadFloat(t.dtype, t.as<std::byte>() + i));
+    if (isFp8BitFloat(t.dtype)) out[i] = static_cast<Wide>(loadFloat(t.dtype, t.as<std::byte>() + i));
   }
   return out;
 }
@@ -150,7 +150,7 @@ template <typename Wide> void narrow(HostTensor &t, const Wide *values) {
     if (t.dtype == plan::BOOL) t.as<uint8_t>()[i] = values[i] != 0;
     if (t.dtype == plan::F16) t.as<uint16_t>()[i] = floatToHalf(static_cast<double>(values[i]));
     if (t.dtype == plan::BF16) t.as<uint16_t>()[i] = floatToBfloat(static_cast<double>(values[i]));
-    if (isEightBitFloat(t.dtype)) storeFloat(t.dtype, static_cast<double>(values[i]), t.as<std::byte>() + i);
+    if (isFp8BitFloat(t.dtype)) storeFloat(t.dtype, static_cast<double>(values[i]), t.as<std::byte>() + i);
   }
 }
 } // namespace

@@ -159,7 +159,7 @@ public:
                                  plan.training().microbatches(), node);
     CLEAVE_RETURN_IF_ERROR(open());
     if (result.options.steps == 0)
-      result.options.steps = runsOn(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(lengthsOf(plan)));
+      result.options.steps = stepsOverlap(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(lengthsOf(plan)));
     for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
     std::stable_sort(result.tensors.begin(), result.tensors.end(),
                      [](const auto &a, const auto &b) { return a.error > b.error; });
@@ -254,7 +254,7 @@ private:
 
   Result<std::map<std::string, double>> runSplit(int64_t step, const std::vector<NamedTensors> &inputs) {
     Pointers own = pointersTo(inputs);
-    if (!runsOn(plan)) return executor->run(routineOf(plan, "step", length), own, step - 1, skipped);
+    if (!stepsOverlap(plan)) return executor->run(routineOf(plan, "step", length), own, step - 1, skipped);
     if (!isFilled)
       if (auto filled = executor->run("fill", own, step - 1, skipped); !filled) return filled;
     isFilled = step < result.options.steps;

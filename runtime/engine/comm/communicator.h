@@ -14,7 +14,7 @@
 #pragma once
 #include "runtime/base/time_limits.h"
 #include "runtime/engine/comm/control_plane.h"
-#include "runtime/engine/comm/watch_line.h"
+#include "runtime/engine/comm/health_link.h"
 #include "runtime/engine/device/device.h"
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/message_routes.h"
@@ -61,12 +61,12 @@ public:
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
   // To the other processes; null: there are none, or they are watched otherwise.
-  virtual WatchLine *watchLine() { return nullptr; }
+  virtual HealthLink *healthLink() { return nullptr; }
   // A process of the run that is seen to have ended, without waiting; -1: none.
   virtual int64_t lostProcess() { return -1; }
   // Rings when what a command of this device waited for (issue() gave false) may have happened: one thread then issues
   // the commands of all lanes. Null: commands wait as they run, and each lane needs a thread.
-  virtual Bell *bell(int64_t) { return nullptr; }
+  virtual WakeSignal *signal(int64_t) { return nullptr; }
   AbortFlag &abortFlag() { return flag; }
 
 protected:

@@ -30,9 +30,9 @@ Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine c
   TreeOperation operation(*endpoint, std::move(mine), std::move(combine));
   const int depth = heightOf(0, size()), height = heightOf(rank(), size());
   const AbortFlag never;
-  const Patience up(never, limit.seconds + secondsPerLevel * height),
+  const Deadline up(never, limit.seconds + secondsPerLevel * height),
       down(never, limit.seconds + secondsPerLevel * (2 * depth + 2 - height));
-  std::optional<Patience> aborted;
+  std::optional<Deadline> aborted;
   for (int64_t idle = 0; !operation.advance();) {
     idle = endpoint->progress() ? 0 : idle + 1;
     if (idle == 0) continue;

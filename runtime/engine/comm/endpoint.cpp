@@ -20,7 +20,7 @@ Status failureOf(const Endpoint &endpoint, std::span<const Message> messages, bo
 
 } // namespace
 
-Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Patience &patience,
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline,
                 const std::function<void()> &whileWaiting) {
   auto post = [](std::span<Message> messages, auto &&begin) {
     for (Message &message : messages) {
@@ -42,8 +42,8 @@ Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message>
     }
     idle = moved ? 1 : idle + 1;
     if (moved) continue;
-    if (patience.isAborted()) status = runError("the run was aborted");
-    if (status && patience.isOver()) {
+    if (deadline.isAborted()) status = runError("the run was aborted");
+    if (status && deadline.isOver()) {
       std::set<int> silent;
       for (std::span<Message> messages : {sends, receives})
         for (const Message &message : messages)

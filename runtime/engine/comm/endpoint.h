@@ -57,8 +57,8 @@ public:
 };
 
 // Returns when all are sent and received. Error: a peer is gone or sends something else, the run was aborted, or peers
-// do not answer for as long as `patience` lasts. `whileWaiting` takes the place of endpoint.wait.
-Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Patience &patience,
+// do not answer for as long as `deadline` lasts. `whileWaiting` takes the place of endpoint.wait.
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline,
                 const std::function<void()> &whileWaiting = {});
 
 } // namespace cleave::runtime

@@ -25,17 +25,17 @@ public:
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
   std::vector<Part> parts;
   std::vector<std::byte *> arenas; // of the members, in their order
-  std::vector<Bell *> bells;       // the same
+  std::vector<WakeSignal *> signals;       // the same
   int64_t self = 0;
   LocalFabric::Meeting *meeting = nullptr;
   const AbortFlag *abort = nullptr;
 
   Status run() override {
-    for (Bell &bell = *bells[static_cast<size_t>(self)];;) {
-      uint32_t heard = bell.heard();
+    for (WakeSignal &signal = *signals[static_cast<size_t>(self)];;) {
+      uint32_t heard = signal.epoch();
       Result<bool> done = issue();
       if (!done || *done) return done.status();
-      if (!bell.wait(heard, *abort)) return runError("the run was aborted");
+      if (!signal.wait(heard, *abort)) return runError("the run was aborted");
     }
   }
 
@@ -68,8 +68,8 @@ private:
   void arrive() {
     bool isLast = false;
     ticket = meeting->barrier.arrive(isLast);
-    for (size_t m = 0; isLast && m < bells.size(); ++m)
-      if (m != static_cast<size_t>(self)) bells[m]->ring();
+    for (size_t m = 0; isLast && m < signals.size(); ++m)
+      if (m != static_cast<size_t>(self)) signals[m]->notify();
   }
   int64_t members() const { return static_cast<int64_t>(arenas.size()); }
   // Only between the two barriers.
@@ -152,7 +152,7 @@ public:
 } // namespace
 
 LocalFabric::LocalFabric(dist::Mesh mesh)
-    : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())), bells(arenas.size()) {}
+    : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())), signals(arenas.size()) {}
 
 std::vector<int64_t> LocalFabric::localDevices() const {
   std::vector<int64_t> devices(arenas.size());
@@ -173,7 +173,7 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
   command->abort = &flag;
   for (int64_t member : members) {
     command->arenas.push_back(arenas[static_cast<size_t>(member)]);
-    command->bells.push_back(bell(member));
+    command->signals.push_back(signal(member));
   }
   for (CollectivePart &geometry : *parts) {
     LocalCollective::Part part;
@@ -196,15 +196,15 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
 
 void LocalFabric::abort(const std::string &, int) {
   flag.raise();
-  for (Bell &bell : bells) bell.ring();
+  for (WakeSignal &signal : signals) signal.notify();
 }
 
 Status LocalFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
   for (const MessageRoute &route : opened) { // both ends name it, the sender says how many buffers it needs
     if (route.from != device) continue;
     auto ring = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
-    ring->onPublish = [to = bell(route.to)] { to->ring(); };
-    ring->onRelease = [from = bell(route.from)] { from->ring(); };
+    ring->onPublish = [to = signal(route.to)] { to->notify(); };
+    ring->onRelease = [from = signal(route.from)] { from->notify(); };
     routes[{route.from, route.to, route.channel}] = std::move(ring);
   }
   return Status::ok();

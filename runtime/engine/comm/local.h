@@ -19,7 +19,7 @@ public:
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
   void abort(const std::string &, int) override;
-  Bell *bell(int64_t device) override { return &bells[static_cast<size_t>(device)]; }
+  WakeSignal *signal(int64_t device) override { return &signals[static_cast<size_t>(device)]; }
 
   // Where the members of a group's collectives meet, one collective at a time.
   struct Meeting {
@@ -31,7 +31,7 @@ public:
 private:
   dist::Mesh mesh;
   std::vector<std::byte *> arenas;
-  std::deque<Bell> bells;                                                            // of the devices
+  std::deque<WakeSignal> signals;                                                            // of the devices
   std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Meeting>> channels; // by members and lane
   // By sender, receiver and channel.

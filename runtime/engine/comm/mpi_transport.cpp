@@ -21,14 +21,14 @@ namespace {
 
 constexpr int watchTag = 0;
 
-// The watch line (watch_line.h): of each peer one word on its way, each way.
-class MpiWatchLine final : public WatchLine {
+// The watch line (health_link.h): of each peer one word on its way, each way.
+class MpiHealthLink final : public HealthLink {
 public:
-  MpiWatchLine(const CleaveMpiTransport &plugin, const std::atomic<int64_t> &moved)
+  MpiHealthLink(const CleaveMpiTransport &plugin, const std::atomic<int64_t> &moved)
       : plugin(plugin), moved(moved), links(static_cast<size_t>(plugin.size)) {
     for (int peer : neighboursOf(plugin.rank, plugin.size)) expect(peer);
   }
-  ~MpiWatchLine() override {
+  ~MpiHealthLink() override {
     for (Link &link : links) { // nothing of MPI's may point into `links` from here on
       if (link.receiving) plugin.cancel(link.receiving);
       if (link.sending && !isDone(link.sending)) plugin.cancel(link.sending);
@@ -36,15 +36,15 @@ public:
   }
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }
-  bool send(int peer, const WatchWord &word) override {
+  bool send(int peer, const HealthMessage &word) override {
     Link &link = links[static_cast<size_t>(peer)];
     if (link.sending && !isDone(link.sending)) return false;
     link.out = word;
     char error[256] = "";
-    link.sending = plugin.start(1, Transport::watchLane, peer, watchTag, &link.out, sizeof link.out, error, sizeof error);
+    link.sending = plugin.start(1, Transport::healthLane, peer, watchTag, &link.out, sizeof link.out, error, sizeof error);
     return true;
   }
-  bool receive(int &peer, WatchWord &word) override {
+  bool receive(int &peer, HealthMessage &word) override {
     for (int from = 0; from < size(); ++from) {
       Link &link = links[static_cast<size_t>(from)];
       if (!link.receiving || !isDone(link.receiving)) continue;
@@ -61,13 +61,13 @@ public:
 
 private:
   struct Link {
-    WatchWord in, out;
+    HealthMessage in, out;
     void *receiving = nullptr, *sending = nullptr;
   };
   void expect(int peer) {
     Link &link = links[static_cast<size_t>(peer)];
     char error[256] = "";
-    link.receiving = plugin.start(0, Transport::watchLane, peer, watchTag, &link.in, sizeof link.in, error, sizeof error);
+    link.receiving = plugin.start(0, Transport::healthLane, peer, watchTag, &link.in, sizeof link.in, error, sizeof error);
   }
   bool isDone(void *&request) {
     int64_t bytes = 0;
@@ -162,10 +162,10 @@ private:
 class MpiTransport final : public Transport {
 public:
   MpiTransport(const CleaveMpiTransport &plugin, const AbortFlag &abort) : plugin(plugin) {
-    for (int lane = 0; lane < watchLane; ++lane)
+    for (int lane = 0; lane < healthLane; ++lane)
       endpoints.push_back(std::make_unique<MpiEndpoint>(plugin, lane, lane == transferLane, moved));
     controlPlane = std::make_unique<ControlPlane>(*endpoints[controlLane], abort);
-    watch = std::make_unique<MpiWatchLine>(plugin, moved);
+    watch = std::make_unique<MpiHealthLink>(plugin, moved);
   }
   ~MpiTransport() override {
     watch.reset();
@@ -177,7 +177,7 @@ public:
   ControlPlane &control() override { return *controlPlane; }
   void need(Lane, int) override {} // MPI connects by itself
   Status connect(TimeLimit) override { return Status::ok(); }
-  WatchLine &watchLine() override { return *watch; }
+  HealthLink &healthLink() override { return *watch; }
   void abort(const std::string &message, int exitStatus) override {
     std::fprintf(stderr, "cleave: error: %s\n", printable(message).c_str()); // nobody else can: this process ends here
     std::fflush(stderr);
@@ -189,7 +189,7 @@ private:
   std::atomic<int64_t> moved{0};
   std::vector<std::unique_ptr<MpiEndpoint>> endpoints; // by lane
   std::unique_ptr<ControlPlane> controlPlane;
-  std::unique_ptr<MpiWatchLine> watch;
+  std::unique_ptr<MpiHealthLink> watch;
 };
 
 // Beside this library or executable, in ../lib of it, or where the loader looks.
@@ -241,7 +241,7 @@ Result<std::unique_ptr<Transport>> openMpiTransport(const AbortFlag &abort) {
   auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(*handle, "cleave_open_mpi"));
   if (!open) return inputError("libcleave_comm_mpi.so is not a plugin of Cleave");
   char error[256] = "no reason given";
-  const CleaveMpiTransport *plugin = open(Transport::watchLane + 1, error, sizeof error);
+  const CleaveMpiTransport *plugin = open(Transport::healthLane + 1, error, sizeof error);
   if (!plugin) return inputError(fmt::format("MPI does not start: {}", error));
   if (plugin->version != CLEAVE_MPI_PLUGIN_VERSION)
     return inputError(fmt::format("libcleave_comm_mpi.so has version {}, {} is needed: install both from one build",

@@ -10,11 +10,11 @@ namespace cleave::runtime {
 NullFabric::NullFabric(const plan::Plan &plan, dist::Mesh meshOfPlan) : mesh(std::move(meshOfPlan)) {
   std::set<int> programs;
   for (int64_t device = 0; device < mesh.numDevices(); ++device)
-    if (programs.insert(programOf(plan, mesh, device)).second) bells.try_emplace(device);
+    if (programs.insert(programOf(plan, mesh, device)).second) signals.try_emplace(device);
 }
 
 std::vector<int64_t> NullFabric::localDevices() const {
-  auto devices = std::views::keys(bells);
+  auto devices = std::views::keys(signals);
   return {devices.begin(), devices.end()};
 }
 
@@ -30,7 +30,7 @@ Result<Prepared> NullFabric::prepareTransfer(int64_t, int, const plan::Transfer 
 
 void NullFabric::abort(const std::string &, int) {
   flag.raise();
-  for (auto &[device, bell] : bells) bell.ring();
+  for (auto &[device, signal] : signals) signal.notify();
 }
 
 } // namespace cleave::runtime

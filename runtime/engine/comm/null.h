@@ -15,11 +15,11 @@ public:
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t) const override { return 0; }
   void abort(const std::string &, int) override;
-  Bell *bell(int64_t device) override { return &bells.at(device); }
+  WakeSignal *signal(int64_t device) override { return &signals.at(device); }
 
 private:
   dist::Mesh mesh;
-  std::map<int64_t, Bell> bells; // of the first device of each program
+  std::map<int64_t, WakeSignal> signals; // of the first device of each program
 };
 
 } // namespace cleave::runtime

@@ -84,7 +84,7 @@ public:
 private:
   Status move(Round &round) {
     if (round.sends.empty() && round.receives.empty()) return Status::ok();
-    return exchange(endpoint, round.sends, round.receives, Patience(abort));
+    return exchange(endpoint, round.sends, round.receives, Deadline(abort));
   }
   Endpoint &endpoint;
   const AbortFlag &abort;
@@ -300,7 +300,7 @@ Result<std::vector<std::string>> ProcessFabric::exchange(std::span<const Blob> b
   for (int peer : from) transport->need(Transport::exchangeLane, peer);
   CLEAVE_RETURN_IF_ERROR(transport->connect(limit));
   Endpoint &endpoint = transport->endpoint(Transport::exchangeLane);
-  const Patience patience(flag, limit.seconds);
+  const Deadline deadline(flag, limit.seconds);
   constexpr uint32_t sizeTag = 1, bytesTag = 2;
   std::vector<int64_t> sizes, theirs(from.size());
   for (const Blob &blob : blobs) sizes.push_back(static_cast<int64_t>(blob.bytes.size()));
@@ -309,7 +309,7 @@ Result<std::vector<std::string>> ProcessFabric::exchange(std::span<const Blob> b
     add(sends, blobs[i].to, sizeTag, reinterpret_cast<std::byte *>(&sizes[i]), sizeof sizes[i]);
   for (size_t i = 0; i < from.size(); ++i)
     add(receives, from[i], sizeTag, reinterpret_cast<std::byte *>(&theirs[i]), sizeof theirs[i]);
-  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, patience));
+  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, deadline));
   std::vector<std::string> received(from.size());
   sends.clear(), receives.clear();
   for (const Blob &blob : blobs)
@@ -318,7 +318,7 @@ Result<std::vector<std::string>> ProcessFabric::exchange(std::span<const Blob> b
     received[i].resize(static_cast<size_t>(theirs[i]));
     add(receives, from[i], bytesTag, reinterpret_cast<std::byte *>(received[i].data()), theirs[i]);
   }
-  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, patience));
+  CLEAVE_RETURN_IF_ERROR(runtime::exchange(endpoint, sends, receives, deadline));
   return received;
 }
 

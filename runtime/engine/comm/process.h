@@ -30,7 +30,7 @@ public:
                                             TimeLimit limit) override;
   std::vector<std::string> hosts() const override { return transport->hosts(); }
   void abort(const std::string &message, int exitStatus) override;
-  WatchLine *watchLine() override { return &transport->watchLine(); }
+  HealthLink *healthLink() override { return &transport->healthLink(); }
   int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:

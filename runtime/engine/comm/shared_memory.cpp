@@ -25,7 +25,7 @@ constexpr int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
 
 struct Header {
   std::array<std::byte, 16> nonce;
-  alignas(64) Bell signal{Bell::Shared};
+  alignas(64) WakeSignal signal{WakeSignal::Shared};
 };
 constexpr size_t regionHeaderBytes = 4096;
 static_assert(sizeof(Header) <= regionHeaderBytes);
@@ -88,7 +88,7 @@ SharedOffer SharedRegion::offer(int slot) const {
   return {::getpid(), file, slot, slots, reinterpret_cast<Header *>(memory)->nonce};
 }
 
-Bell &SharedRegion::signal() const { return reinterpret_cast<Header *>(memory)->signal; }
+WakeSignal &SharedRegion::signal() const { return reinterpret_cast<Header *>(memory)->signal; }
 
 SharedRegion::Ring &SharedRegion::ring(int slot) const {
   return *reinterpret_cast<Ring *>(memory + regionHeaderBytes + static_cast<size_t>(slot) * sizeof(Ring));
@@ -107,7 +107,7 @@ SharedLink::~SharedLink() {
 void SharedLink::shutdown() {
   ::shutdown(fd, SHUT_RDWR);
   out.isClosed.store(1, std::memory_order_release);
-  theirs->signal().ring();
+  theirs->signal().notify();
 }
 
 // A process that was killed closes nothing but its socket.
@@ -128,7 +128,7 @@ ssize_t SharedLink::send(std::span<const iovec> parts) {
     }
   if (at == begin) return 0;
   out.written.store(at, std::memory_order_release);
-  theirs->signal().ring();
+  theirs->signal().notify();
   return static_cast<ssize_t>(at - begin);
 }
 
@@ -147,7 +147,7 @@ ssize_t SharedLink::receive(std::span<const iovec> parts) {
       at += count, done += count, there -= count;
     }
   in.read.store(at, std::memory_order_release);
-  theirs->signal().ring();
+  theirs->signal().notify();
   return static_cast<ssize_t>(at - begin);
 }
 

@@ -34,7 +34,7 @@ public:
   ~SharedRegion();
   SharedRegion(const SharedRegion &) = delete;
   SharedOffer offer(int slot) const;
-  Bell &signal() const;
+  WakeSignal &signal() const;
   Ring &ring(int slot) const;
 
 private:

@@ -72,7 +72,7 @@ void StreamEndpoint::failEnded(int number, Peer &peer) {
 }
 
 bool StreamEndpoint::progress() {
-  if (region) epoch = region->signal().heard();
+  if (region) epoch = region->signal().epoch();
   bool any = false;
   for (int number : linked) {
     Peer &peer = peers[static_cast<size_t>(number)];
@@ -222,7 +222,7 @@ void StreamEndpoint::wait(int64_t) {
 }
 
 void StreamEndpoint::notify() {
-  if (region) return region->signal().ring();
+  if (region) return region->signal().notify();
   const uint64_t one = 1;
   if (::write(wakeFile, &one, sizeof one) < 0) return; // full: it is awake already
 }
@@ -238,7 +238,7 @@ void StreamEndpoint::shutdown() {
   notify();
 }
 
-Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Patience &patience) {
+Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline &deadline) {
   if (with.empty()) return Status::ok();
   if (Result<std::shared_ptr<SharedRegion>> made = SharedRegion::create(static_cast<int>(with.size())); made)
     region = std::move(*made);
@@ -253,7 +253,7 @@ Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Patience 
       receives[i] = {with[i], setupTag, reinterpret_cast<std::byte *>(&in[i]), sizeof in[i]};
     }
     auto own = std::exchange(region, nullptr); // sockets carry it
-    Status status = exchange(*this, sends, receives, patience);
+    Status status = exchange(*this, sends, receives, deadline);
     region = std::move(own);
     return status;
   };

@@ -27,7 +27,7 @@ public:
   void setLink(int peer, std::unique_ptr<Link> link);
   bool isLinked(int peer) const { return peers[static_cast<size_t>(peer)].link != nullptr; }
   // Takes the links to these peers, sockets so far, over to shared memory where both ends can; they do so at once.
-  Status shareMemory(const std::vector<int> &with, const Patience &patience);
+  Status shareMemory(const std::vector<int> &with, const Deadline &deadline);
 
   int rank() const override { return place.rank; }
   int size() const override { return place.size; }

@@ -4,7 +4,7 @@
 #include "runtime/engine/comm/stream_endpoint.h"
 #include "runtime/engine/comm/tcp/address.h"
 #include "runtime/engine/comm/tcp/rendezvous.h"
-#include "runtime/engine/comm/tcp/tcp_watch_line.h"
+#include "runtime/engine/comm/tcp/tcp_health_link.h"
 #include "runtime/engine/comm/transport.h"
 #include <algorithm>
 #include <array>
@@ -26,9 +26,9 @@ public:
     if (peer != rank() && !endpoints[lane]->isLinked(peer)) needed.emplace(lane, peer);
   }
   Status connect(TimeLimit limit) override;
-  WatchLine &watchLine() override { return *watch; }
+  HealthLink &healthLink() override { return *watch; }
   int lostPeer() override {
-    for (int lane = 0; lane < watchLane; ++lane)
+    for (int lane = 0; lane < healthLane; ++lane)
       if (int lost = endpoints[static_cast<size_t>(lane)]->lostPeer(); lost >= 0) return lost;
     return -1;
   }
@@ -43,24 +43,24 @@ private:
   const AbortFlag &abortFlag;
   tcp::Rendezvous rendezvous;
   std::atomic<int64_t> moved{0}; // bytes, by all lanes
-  std::array<std::unique_ptr<StreamEndpoint>, watchLane> endpoints;
+  std::array<std::unique_ptr<StreamEndpoint>, healthLane> endpoints;
   std::unique_ptr<ControlPlane> controlPlane;
-  std::unique_ptr<tcp::TcpWatchLine> watch;
+  std::unique_ptr<tcp::TcpHealthLink> watch;
   std::set<std::pair<Lane, int>> needed;
 };
 
 Status TcpTransport::meet() {
   CLEAVE_RETURN_IF_ERROR(rendezvous.meet());
-  for (int lane = 0; lane < watchLane; ++lane)
+  for (int lane = 0; lane < healthLane; ++lane)
     endpoints[static_cast<size_t>(lane)] = std::make_unique<StreamEndpoint>(
         StreamEndpoint::Place{rank(), size(), lane, rendezvous.run(), lane == transferLane}, moved);
   StreamEndpoint &tree = *endpoints[controlLane];
   std::vector<int> sockets(static_cast<size_t>(size()), -1);
   for (int peer : neighboursOf(rank(), size())) {
     tree.setLink(peer, std::make_unique<SocketLink>(rendezvous.take({controlLane, peer})));
-    sockets[static_cast<size_t>(peer)] = rendezvous.take({watchLane, peer});
+    sockets[static_cast<size_t>(peer)] = rendezvous.take({healthLane, peer});
   }
-  watch = std::make_unique<tcp::TcpWatchLine>(rank(), std::move(sockets), moved);
+  watch = std::make_unique<tcp::TcpHealthLink>(rank(), std::move(sockets), moved);
   controlPlane = std::make_unique<ControlPlane>(tree, abortFlag);
   return rendezvous.confirm(tree, *controlPlane);
 }
@@ -69,15 +69,15 @@ Status TcpTransport::connect(TimeLimit limit) {
   std::vector<tcp::Rendezvous::Pair> pairs;
   for (auto [lane, peer] : needed) pairs.push_back({lane, peer});
   CLEAVE_RETURN_IF_ERROR(rendezvous.connect(pairs, *endpoints[controlLane], *controlPlane, limit));
-  std::array<std::vector<int>, watchLane> sharing; // peers that may share memory
+  std::array<std::vector<int>, healthLane> sharing; // peers that may share memory
   for (auto [lane, peer] : needed) {
     endpoints[lane]->setLink(peer, std::make_unique<SocketLink>(rendezvous.take({lane, peer})));
     if (lane <= transferLane && network.sharesMemory && rendezvous.isBeside(peer)) sharing[lane].push_back(peer);
   }
   needed.clear();
-  for (int lane = 0; lane < watchLane; ++lane)
+  for (int lane = 0; lane < healthLane; ++lane)
     CLEAVE_RETURN_IF_ERROR(endpoints[static_cast<size_t>(lane)]->shareMemory(sharing[static_cast<size_t>(lane)],
-                                                                             Patience(abortFlag, limit.seconds)));
+                                                                             Deadline(abortFlag, limit.seconds)));
   return Status::ok();
 }
 

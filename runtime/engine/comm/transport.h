@@ -10,7 +10,7 @@
 #include "runtime/engine/comm/endpoint.h"
 #include "runtime/engine/comm/launch.h"
 #include "runtime/engine/comm/network.h"
-#include "runtime/engine/comm/watch_line.h"
+#include "runtime/engine/comm/health_link.h"
 #include "runtime/base/status.h"
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ public:
     exchangeLane,
     controlLane,
     secondControlLane,
-    watchLane
+    healthLane
   };
   virtual ~Transport() = default;
   virtual int rank() const = 0;
@@ -46,7 +46,7 @@ public:
   // Where the ranks are, as others reach them; empty: MPI knows.
   virtual std::vector<std::string> hosts() const { return {}; }
   // Lasts as long as the transport.
-  virtual WatchLine &watchLine() = 0;
+  virtual HealthLink &healthLink() = 0;
   // A rank whose connection has ended, without waiting; -1: none, or the transport ends this process by itself then.
   virtual int lostPeer() { return -1; }
 };

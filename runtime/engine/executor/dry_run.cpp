@@ -14,7 +14,7 @@ Status dryRun(const plan::Plan &plan) {
   for (const plan::Routine &routine : plan.programs(0).routines()) {
     size_t inputs = inputsOf(plan, routine.name()).size() * static_cast<size_t>(microbatchesOf(plan, routine.name()));
     std::vector<const std::byte *> none(inputs, nullptr);
-    bool isAhead = runsOn(plan) && routine.name() == "step";
+    bool isAhead = stepsOverlap(plan) && routine.name() == "step";
     auto outputs = (*executor)->run(routine.name(), none, 0, 0, isAhead ? none : std::vector<const std::byte *>{});
     if (!outputs) return outputs.status();
   }

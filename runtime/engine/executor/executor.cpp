@@ -70,7 +70,7 @@ Status Executor::open(ExecutorOptions options) {
   threads = options.threads > 0 ? options.threads : source.threads_per_device();
   if (threads <= 0) threads = threadsOfRank(static_cast<int64_t>(local.size()), processesOnTheseCores());
   // Ranks of several processes have a second busy thread, which communicates.
-  int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
+  int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->signal(local.front()) ? 0 : 1));
   setThreadsOutnumberCores(busy * processesOnTheseCores() > availableCores());
   if (!options.null && !isForGpus(source, options)) startWatch(options);
   if (options.trace.recordsPerLane && !options.null) trace = std::make_unique<Trace>(source, options.trace);
@@ -95,7 +95,7 @@ Status Executor::open(ExecutorOptions options) {
   warnOfCommands(*programs.front()); // those of other ranks are alike
   if (streams) return streams->open();
   for (std::unique_ptr<PreparedProgram> &program : programs)
-    ranks.push_back(std::make_unique<Rank>(*program, ranks.empty() && !runsOn(source)));
+    ranks.push_back(std::make_unique<Rank>(*program, ranks.empty() && !stepsOverlap(source)));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, int64_t step, const Status &status) { noteFailure(id, step, status); });
   areRanksReady = true;
@@ -110,7 +110,7 @@ void Executor::startWatch(const ExecutorOptions &options) {
   for (int64_t device : connection->localDevices()) of.local.push_back(static_cast<int>(device));
   of.reports = [this] { return reports(); };
   of.onEnd = [this](const std::string &cause) { endBecause(cause); };
-  watch = std::make_unique<Watch>(connection->watchLine(), std::move(of));
+  watch = std::make_unique<Watch>(connection->healthLink(), std::move(of));
 }
 
 std::vector<RankReport> Executor::reports() const {
@@ -175,7 +175,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   if (!onGpus) return Status::ok();
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
-  bool graphs = options.graphs && !options.debug && fabric->takesGraphs(runsOn(source), trace != nullptr);
+  bool graphs = options.graphs && !options.debug && fabric->takesGraphs(stepsOverlap(source), trace != nullptr);
   Result<bool> isOfAll = fabric->control().allEqual(graphs, options.limits.preparation); // what one process captures the others have to
   if (!isOfAll) return isOfAll.status();
   graphs = graphs && *isOfAll;
@@ -270,7 +270,7 @@ Status Executor::begin(const std::string &name, std::span<const std::byte *const
   if (inputs.size() != wanted)
     return inputError(fmt::format("routine '{}' reads {} inputs over all its microbatches, {} are given", name, wanted,
                                   inputs.size()));
-  bool isAhead = name == "step" && runsOn(source);
+  bool isAhead = name == "step" && stepsOverlap(source);
   if (next.size() != (isAhead ? wanted : 0))
     return inputError(fmt::format("routine '{}' reads {} inputs of the next step, {} are given", name,
                                   isAhead ? wanted : 0, next.size()));

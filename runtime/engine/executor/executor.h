@@ -69,7 +69,7 @@ public:
                std::span<const std::byte *const> next = {});
   Result<std::map<std::string, double>> finish(); // the one that was begun first
   // Whether begin() of one routine beside another makes its inputs' way shorter: on GPUs.
-  bool takesInputsAhead() const { return streams != nullptr; }
+  bool prefetchesInputs() const { return streams != nullptr; }
   // Seconds in which the devices had nothing to do between the routine that was finished last and the next, if that was
   // begun and they tell: on GPUs.
   std::optional<double> idleSeconds() const;

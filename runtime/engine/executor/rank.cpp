@@ -18,7 +18,7 @@ template <typename Wait> auto Rank::timed(int lane, bool waits, Wait wait) {
       if (into) *into += nowNanoseconds() - began;
     }
   };
-  bool counts = waits && lane == computeLane && !bell;
+  bool counts = waits && lane == computeLane && !signal;
   Timer timer{counts ? &waited : nullptr, counts ? nowNanoseconds() : 0};
   return wait();
 }
@@ -31,7 +31,7 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   for (int lane : lanesOf(program())) {
     auto l = static_cast<size_t>(lane);
     if (trace) lanes[l].trace = &trace->lane(id, lane);
-    lanes[l].isUsed = !bell || lane == computeLane;
+    lanes[l].isUsed = !signal || lane == computeLane;
     if (lane != computeLane) others.push_back(lane);
   }
   for (int lane = 0; lane < numLanes; ++lane) {
@@ -73,7 +73,7 @@ std::span<const double> Rank::finish() {
 void Rank::awaitLane(int lane, uint32_t count) {
   Lane &other = lanes[static_cast<size_t>(lane)];
   if (!other.isUsed) return;
-  auto wait = bell ? yieldWhile : waitWhile;
+  auto wait = signal ? yieldWhile : waitWhile;
   for (uint32_t seen; static_cast<int32_t>((seen = other.done.load(std::memory_order_acquire)) - count) < 0;)
     (void)wait(other.done, seen, never);
 }
@@ -97,7 +97,7 @@ void Rank::runNext(int lane, uint32_t count) {
     stepNow.store(work.step, std::memory_order_relaxed);
     state.store(RankReport::Waiting, std::memory_order_relaxed);
   }
-  Status status = bell ? issueRoutine(work) : runRoutine(work, lane);
+  Status status = signal ? issueRoutine(work) : runRoutine(work, lane);
   if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
   if (lane == computeLane) {                  // it ends a routine for all
     timed(lane, true, [&] {
@@ -165,7 +165,7 @@ Status Rank::issueRoutine(const Work &work) {
   const size_t actions = prepared.routines[static_cast<size_t>(work.routine)].actions.size();
   const AbortFlag &abort = prepared.fabric.abortFlag();
   for (bool isEnded = false; !isEnded;) {
-    uint32_t heard = bell->heard();
+    uint32_t heard = signal->epoch();
     bool moved = false;
     CLEAVE_RETURN_IF_ERROR(advance(work, computeLane, moved));
     isEnded = cursors[computeLane].action == actions;
@@ -173,7 +173,7 @@ Status Rank::issueRoutine(const Work &work) {
       CLEAVE_RETURN_IF_ERROR(advance(work, lane, moved));
       isEnded = isEnded && cursors[static_cast<size_t>(lane)].action == actions;
     }
-    if (abort.raised() || (!moved && !isEnded && !bell->wait(heard, abort))) return runError("the run was aborted");
+    if (abort.raised() || (!moved && !isEnded && !signal->wait(heard, abort))) return runError("the run was aborted");
   }
   return Status::ok();
 }
@@ -284,7 +284,7 @@ void Rank::leave(int lane) {
 // The first step, which touches memory and makes code, is in no window.
 void Rank::countStep(const Work &work) {
   const std::string &name = program().routines(work.routine).name();
-  if (bell || (!name.starts_with("step") && name != "drain")) return;
+  if (signal || (!name.starts_with("step") && name != "drain")) return;
   int64_t now = nowNanoseconds();
   if (stepsSeen > 0 && stepsSeen % stepsOfWindow == 0) {
     ownSeconds.store(static_cast<double>(now - windowBegan - waited) / 1e9 / stepsOfWindow, std::memory_order_relaxed);

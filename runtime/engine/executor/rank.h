@@ -2,7 +2,7 @@
 // collectives and sends of the other streams), receives, ahead of the others as far as their memory is free. Within an
 // action events order them, between actions action_order.h; a routine begins when all lanes have ended the one before.
 //
-// Where all devices are in this process (Fabric::bell) one thread issues the commands of all lanes, and waits when none
+// Where all devices are in this process (Fabric::signal) one thread issues the commands of all lanes, and waits when none
 // can go on. Else each lane has a thread, which waits in its commands. A process' first rank computes on the thread
 // that calls finish(), unless steps run into each other: a step of one device wakes nobody. A routine runs without
 // coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
@@ -23,7 +23,7 @@ class Rank {
 public:
   // `computesInFinish`: on the thread that calls it, instead of one of its own.
   Rank(PreparedProgram &prepared, bool computesInFinish)
-      : id(prepared.id), prepared(prepared), computesInFinish(computesInFinish), bell(prepared.fabric.bell(id)) {}
+      : id(prepared.id), prepared(prepared), computesInFinish(computesInFinish), signal(prepared.fabric.signal(id)) {}
   ~Rank();
   Rank(const Rank &) = delete;
 
@@ -73,7 +73,7 @@ private:
 
   PreparedProgram &prepared;
   const bool computesInFinish;
-  Bell *const bell;        // null: each lane has a thread
+  WakeSignal *const signal;        // null: each lane has a thread
   std::vector<int> others; // lanes beside compute
   std::array<Cursor, numLanes> cursors;
   std::array<Work, mostWaiting> works; // by number of the routine, modulo

@@ -561,7 +561,7 @@ Status StreamEngine::await(const Routine &routine, const StreamEvent &event, con
     if (notice.await(notices, sleeps)) continue;
     Status sound = fabric.health();
     if (sound && waited > options.limit.seconds)
-      sound = runError(fmt::format("the devices do not come to an end for {:.1f} s (--step-timeout)", waited));
+      sound = runError(fmt::format("the step did not finish within {:.1f} s (--step-timeout)", waited));
     if (!sound)
       return runError(
           fmt::format("{}; how far the ranks of this process came:{}", sound.message(), recorder.text(routine.log)));

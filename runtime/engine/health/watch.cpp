@@ -31,7 +31,7 @@ template <size_t Bytes> void copyText(char (&to)[Bytes], const std::string &text
 }
 } // namespace
 
-Watch::Watch(WatchLine *line, WatchOptions given)
+Watch::Watch(HealthLink *line, WatchOptions given)
     : line(line), neighbours(line ? neighboursOf(line->rank(), line->size()) : std::vector<int>()),
       queues(neighbours.size()), options(std::move(given)), period(periodFor(options.timeoutSeconds)),
       liveness(static_cast<int>(options.groups.size()), options.timeoutSeconds, !line || line->rank() == 0),
@@ -62,7 +62,7 @@ void Watch::run() {
     last = now;
     if (stopping) leaving += awake;
     if (stopping && (mayLeave() || (line && line->rank() != 0 && leaving > leavingSeconds))) {
-      if (line && !options.aborted->raised()) sendAll({.kind = WatchWord::Bye, .rank = line->rank()});
+      if (line && !options.aborted->raised()) sendAll({.kind = HealthMessage::Leaving, .rank = line->rank()});
       return;
     }
     liveness.pass(awake);
@@ -121,27 +121,27 @@ void Watch::tellOwn() {
   }
   if (!line || options.aborted->raised()) return; // why has been said
   const RankReport &mine = own.front();
-  WatchWord word{.kind = WatchWord::Beat,
+  HealthMessage word{.kind = HealthMessage::Heartbeat,
                  .rank = line->rank(),
                  .state = mine.state,
                  .progress = mine.progress,
                  .window = mine.window,
                  .ownSeconds = mine.ownSeconds};
-  if (stopping && line->rank() != 0 && haveChildrenLeft()) word.kind = WatchWord::Bye;
+  if (stopping && line->rank() != 0 && haveChildrenLeft()) word.kind = HealthMessage::Leaving;
   copyText(word.host, mine.host);
   copyText(word.text, mine.where);
   sendAll(word);
 }
 
-void Watch::sendAll(const WatchWord &word, int but) {
+void Watch::sendAll(const HealthMessage &word, int but) {
   for (int peer : neighbours)
     if (peer != but && !liveness.hasLeft(peer)) post(peer, word);
 }
 
 // A beat takes the place of an earlier one that has not gone yet.
-void Watch::post(int peer, const WatchWord &word) {
-  std::deque<WatchWord> &queue = queues[static_cast<size_t>(std::ranges::find(neighbours, peer) - neighbours.begin())];
-  auto isEarlier = [&](const WatchWord &other) { return other.kind == WatchWord::Beat && other.rank == word.rank; };
+void Watch::post(int peer, const HealthMessage &word) {
+  std::deque<HealthMessage> &queue = queues[static_cast<size_t>(std::ranges::find(neighbours, peer) - neighbours.begin())];
+  auto isEarlier = [&](const HealthMessage &other) { return other.kind == HealthMessage::Heartbeat && other.rank == word.rank; };
   if (auto found = std::ranges::find_if(queue, isEarlier); found != queue.end())
     *found = word;
   else
@@ -156,16 +156,16 @@ void Watch::flush() {
 
 void Watch::receiveAll() {
   int peer = 0;
-  WatchWord word;
+  HealthMessage word;
   while (line->receive(peer, word)) take(peer, word);
 }
 
-void Watch::take(int peer, const WatchWord &word) {
-  if (word.kind == WatchWord::End) return learn(word.text, peer);
+void Watch::take(int peer, const HealthMessage &word) {
+  if (word.kind == HealthMessage::RunEnded) return learn(word.text, peer);
   if (word.rank < 0 || word.rank >= line->size()) return;
   const int parent = parentOf(line->rank());
   if (peer != parent && parent >= 0) post(parent, word);
-  if (word.kind == WatchWord::Bye) return takeLeave(peer, word.rank);
+  if (word.kind == HealthMessage::Leaving) return takeLeave(peer, word.rank);
   if (liveness.hasLeft(word.rank)) return;
   liveness.heard(word.rank, {static_cast<RankReport::State>(word.state), word.progress, word.window, word.ownSeconds,
                              word.host, word.text});
@@ -175,7 +175,7 @@ void Watch::take(int peer, const WatchWord &word) {
 // A child that leaves hears that it may. Those below a rank that has left are heard of no more.
 void Watch::takeLeave(int peer, int rank) {
   if (peer == rank && peer != parentOf(line->rank()) && !liveness.hasLeft(peer))
-    post(peer, {.kind = WatchWord::Bye, .rank = line->rank()});
+    post(peer, {.kind = HealthMessage::Leaving, .rank = line->rank()});
   liveness.left(rank);
   for (int below : childrenOf(rank, line->size()))
     if (peer != parentOf(line->rank()) && !liveness.hasLeft(below)) takeLeave(peer, below);
@@ -201,7 +201,7 @@ void Watch::learn(const std::string &cause, int from) {
   why = cause;
   known.notify_all();
   if (!line) return;
-  WatchWord word{.kind = WatchWord::End, .rank = line->rank()};
+  HealthMessage word{.kind = HealthMessage::RunEnded, .rank = line->rank()};
   copyText(word.text, why);
   sendAll(word, from);
 }
@@ -211,7 +211,7 @@ void Watch::announce(const std::string &message) {
   if (!why.empty()) return;
   why = message;
   if (!line) return;
-  WatchWord word{.kind = WatchWord::End, .rank = line->rank()};
+  HealthMessage word{.kind = HealthMessage::RunEnded, .rank = line->rank()};
   copyText(word.text, message);
   sendAll(word);
 }

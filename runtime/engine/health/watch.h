@@ -1,13 +1,13 @@
 // Watches the ranks of a run from a thread of its own. Each process tells how it is several times a timeout, along the
 // control plane's tree up to rank 0. Who sees why the run ends tells all: a rank is gone, does not answer (stopped, its
-// host is off), comes no further while others wait for it, or has failed. Where all ranks are in one process, it sees
-// one that comes no further.
+// host is off), makes no progress while others wait for it, or has failed. Where all ranks are in one process, it sees
+// one that makes no progress.
 //
-//   Watch watch(fabric.watchLine(), {.timeoutSeconds = 600, ...});
+//   Watch watch(fabric.healthLink(), {.timeoutSeconds = 600, ...});
 //   watch.announce("rank 2, step 5, ...");             // this process ends the run, and says why
 //   std::string why = watch.awaitCause();              // why another one did
 #pragma once
-#include "runtime/engine/comm/watch_line.h"
+#include "runtime/engine/comm/health_link.h"
 #include "runtime/engine/health/liveness.h"
 #include "runtime/engine/health/stragglers.h"
 #include "runtime/base/threads/wait.h"
@@ -36,7 +36,7 @@ struct WatchOptions {
 class Watch {
 public:
   // `line`: to the other processes; null: there are none.
-  Watch(WatchLine *line, WatchOptions options);
+  Watch(HealthLink *line, WatchOptions options);
   // Leaves the others; rank 0 when none of them runs a routine any more.
   ~Watch();
   void announce(const std::string &why);
@@ -49,21 +49,21 @@ private:
   void turn(std::unique_lock<std::mutex> &guard, double awake);
   void tellOwn();
   void receiveAll();
-  void take(int peer, const WatchWord &word);
+  void take(int peer, const HealthMessage &word);
   void checkEnds();
   void learn(const std::string &why, int from);
-  void post(int peer, const WatchWord &word);
+  void post(int peer, const HealthMessage &word);
   void flush();
-  void sendAll(const WatchWord &word, int but = -1);
+  void sendAll(const HealthMessage &word, int but = -1);
   void takeLeave(int peer, int rank);
   bool haveChildrenLeft() const;
   void tellStragglers();
   bool mayLeave();
   void endIfStuck(double awake);
 
-  WatchLine *const line;
+  HealthLink *const line;
   const std::vector<int> neighbours; // on the tree
-  std::vector<std::deque<WatchWord>> queues; // of words that a neighbour has not taken yet; by neighbour
+  std::vector<std::deque<HealthMessage>> queues; // of words that a neighbour has not taken yet; by neighbour
   const WatchOptions options;
   const std::chrono::milliseconds period;
   std::mutex lock; // over all below

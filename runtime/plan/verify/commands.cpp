@@ -67,10 +67,10 @@ Status verifyContract(const plan::Contract &c) {
     return inputError("pre_activation: its elements are not those of out");
   if ((c.has_lhs_sum() || c.has_rhs_sum()) && batch > 0)
     return inputError("sums of an operand of a product with batch dimensions");
-  const bool isEight = isEightBitFloat(c.lhs().dtype()) || isEightBitFloat(c.rhs().dtype());
+  const bool isFp8 = isFp8BitFloat(c.lhs().dtype()) || isFp8BitFloat(c.rhs().dtype());
   const bool isWide = c.out().dtype() == plan::F32 || c.out().dtype() == plan::BF16;
-  if (isEightBitFloat(c.out().dtype()) ||
-      (isEight && !(isEightBitFloat(c.lhs().dtype()) && isEightBitFloat(c.rhs().dtype()) && isWide)))
+  if (isFp8BitFloat(c.out().dtype()) ||
+      (isFp8 && !(isFp8BitFloat(c.lhs().dtype()) && isFp8BitFloat(c.rhs().dtype()) && isWide)))
     return inputError(fmt::format("floats of 8 bits multiply each other, into bf16 or f32: {} and {} into {}",
                                   describe(c.lhs()), describe(c.rhs()), describe(c.out())));
   return Status::ok();
@@ -195,7 +195,7 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
   if (!parts) return parts.status();
   const bool reduces = c.op() == plan::Collective::ALL_REDUCE || c.op() == plan::Collective::REDUCE_SCATTER;
   for (const plan::Buffer &in : c.inputs())
-    if (reduces && isEightBitFloat(in.dtype()))
+    if (reduces && isFp8BitFloat(in.dtype()))
       return inputError(fmt::format("floats of 8 bits are not reduced: {}", describe(in)));
   // Members read each other's inputs while they write their outputs: the same place or apart, nothing between.
   for (int i = 0; i < c.inputs_size(); ++i)

@@ -287,7 +287,7 @@ Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const d
 Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
   CLEAVE_RETURN_IF_ERROR(verifyRegions(program, plan, mesh, number));
   std::set<std::string> names;
-  bool isOn = runsOn(plan);
+  bool isOn = stepsOverlap(plan);
   for (const plan::Routine &routine : program.routines()) {
     if (!names.insert(routine.name()).second)
       return inputError(fmt::format("routine '{}' appears twice", routine.name()));

@@ -271,7 +271,7 @@ TEST(Cuda, AStuckStepIsToldWhenTheNextOneHasBegun) {
     isOver = true;
     rescue.join();
     gpu.hang("");
-    EXPECT_THAT(status.message(), testing::StartsWith("rank 0, step 1, the devices do not come to an end for 0.5 s"));
+    EXPECT_THAT(status.message(), testing::StartsWith("rank 0, step 1, the step did not finish within 0.5 s"));
     EXPECT_THAT(status.message(), testing::HasSubstr("rank 1: compute: before check_finite 'loss' of final 0 (10 of 14 "
                                                      "commands done); communication: in all_reduce 'gradients'"));
   }

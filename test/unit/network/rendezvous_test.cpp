@@ -76,7 +76,7 @@ void expectMet(const std::vector<Process> &processes, int size) {
   for (int lane = 0; lane < Transport::lanes; ++lane)
     for (int a = 0; a < size; ++a)
       for (int b = 0; b < a; ++b) {
-        if (lane == Transport::watchLane && b != 0) continue;
+        if (lane == Transport::healthLane && b != 0) continue;
         int one = (**processes[static_cast<size_t>(a)].outcome)[static_cast<size_t>(lane)][static_cast<size_t>(b)],
             other = (**processes[static_cast<size_t>(b)].outcome)[static_cast<size_t>(lane)][static_cast<size_t>(a)];
         ASSERT_GE(one, 0);

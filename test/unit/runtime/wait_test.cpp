@@ -10,20 +10,20 @@
 namespace cleave::runtime {
 namespace {
 
-// A ball that goes round: each player waits for its bell until the ball is its own. How long a player holds it decides
+// A ball that goes round: each player waits for its signal until the ball is its own. How long a player holds it decides
 // whether the others spin, yield or sleep. Seconds for so many rounds.
 double play(int players, int rounds, std::chrono::microseconds hold) {
   AbortFlag abort;
-  std::vector<Bell> bells(static_cast<size_t>(players));
+  std::vector<WakeSignal> signals(static_cast<size_t>(players));
   std::atomic<int64_t> ball{0};
   auto player = [&](int self) {
     for (int round = 0; round < rounds; ++round) {
       int64_t mine = int64_t(round) * players + self;
-      for (uint32_t heard; heard = bells[static_cast<size_t>(self)].heard(), ball.load() != mine;)
-        if (!bells[static_cast<size_t>(self)].wait(heard, abort)) return;
+      for (uint32_t heard; heard = signals[static_cast<size_t>(self)].epoch(), ball.load() != mine;)
+        if (!signals[static_cast<size_t>(self)].wait(heard, abort)) return;
       if (hold.count() > 0) std::this_thread::sleep_for(hold);
       ball.store(mine + 1);
-      bells[static_cast<size_t>((self + 1) % players)].ring();
+      signals[static_cast<size_t>((self + 1) % players)].notify();
     }
   };
   const auto start = std::chrono::steady_clock::now();
@@ -70,9 +70,9 @@ TEST(Wait, NobodySleepsThroughABell) {
 
 TEST(Wait, AnAbortEndsAWaitForABell) {
   AbortFlag abort;
-  Bell bell;
+  WakeSignal signal;
   bool rung = true;
-  std::thread waiting([&] { rung = bell.wait(bell.heard(), abort); });
+  std::thread waiting([&] { rung = signal.wait(signal.epoch(), abort); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   abort.raise();
   waiting.join();

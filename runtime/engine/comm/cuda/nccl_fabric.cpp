@@ -425,12 +425,12 @@ Status NcclFabric::health() {
       return ncclStatus(*nccl, error, "another rank is gone or the network failed");
   }
   // A rank that is done with its last step may be gone before this one is: it has sent what this one waits for.
-  constexpr std::chrono::seconds patience{5};
+  constexpr std::chrono::seconds deadline{5};
   int64_t lost = host->lostProcess();
   if (lost < 0) return Status::ok();
   auto now = std::chrono::steady_clock::now();
   if (!lostSince) lostSince = now;
-  if (now - *lostSince > patience) return runError(fmt::format("rank {} is gone", lost));
+  if (now - *lostSince > deadline) return runError(fmt::format("rank {} is gone", lost));
   return Status::ok();
 }
 
@@ -452,9 +452,9 @@ bool NcclFabric::stop() {
       ends->changed.notify_all();
     }).detach();
   made.clear();
-  constexpr std::chrono::seconds patience{10};
+  constexpr std::chrono::seconds deadline{10};
   std::unique_lock lock(ends->mutex);
-  return ends->changed.wait_for(lock, patience, [&] { return ends->left == 0; });
+  return ends->changed.wait_for(lock, deadline, [&] { return ends->left == 0; });
 }
 
 } // namespace cleave::runtime::cuda

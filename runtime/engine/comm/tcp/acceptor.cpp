@@ -150,7 +150,7 @@ Status Acceptor::ended(PendingConnection &connection) {
   case Handshake::State::Refused:
     return refused(connection);
   default:
-    leave(connection, connection.join ? "what listens there is no process of Cleave's" : "spoke no handshake");
+    leave(connection, connection.join ? "the program listening there is not Cleave" : "spoke no handshake");
     return Status::ok();
   }
 }

@@ -259,7 +259,7 @@ Status Rendezvous::linkTree() {
   isRegistering = false;
   acceptor.setRun(self.run);
   wanted.clear();
-  for (int lane : {Transport::controlLane, Transport::watchLane}) {
+  for (int lane : {Transport::controlLane, Transport::healthLane}) {
     for (int peer : neighboursOf(self.rank, self.size)) wanted.emplace(lane, peer);
     const int parent = parentOf(self.rank);
     if (parent >= 0 && socketOf({lane, parent}) < 0)

@@ -329,7 +329,7 @@ Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &cont
   Places places = inArena(c, context, p);
   if (!multipliesNatively(c.lhs().dtype()) || !multipliesNatively(c.rhs().dtype()))
     if (auto command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
-  if (isEightBitFloat(c.lhs().dtype()) || isEightBitFloat(c.rhs().dtype()))
+  if (isFp8BitFloat(c.lhs().dtype()) || isFp8BitFloat(c.rhs().dtype()))
     return inputError("oneDNN has no matmul for these strides");
   if (Sequence command = fastMatmul(c, context, p, places)) return Prepared(std::move(command));
   if (same && type == plan::F32) return loops<float, float>(c, context);

@@ -27,12 +27,12 @@ int realType(plan::DType dtype) {
     return -1;
   }
 }
-bool isEight(int type) { return type == realF8E4M3 || type == realF8E5M2; }
+bool isFp8(int type) { return type == realF8E4M3 || type == realF8E5M2; }
 const char *typeName(int type) {
-  if (isEight(type)) return type == realF8E4M3 ? "e4m3" : "e5m2";
+  if (isFp8(type)) return type == realF8E4M3 ? "e4m3" : "e5m2";
   return type == realF32 ? "f32" : type == realF64 ? "f64" : type == realF16 ? "f16" : "bf16";
 }
-int64_t typeBytes(int type) { return type == realF64 ? 8 : type == realF32 ? 4 : isEight(type) ? 1 : 2; }
+int64_t typeBytes(int type) { return type == realF64 ? 8 : type == realF32 ? 4 : isFp8(type) ? 1 : 2; }
 
 // The alignment of a place in the arena, whose own address is a multiple of more.
 uint32_t alignmentOf(int64_t offset) {
@@ -87,8 +87,8 @@ Status setEpilogue(const plan::Contract &c, Product &product) {
 }
 
 // Before Blackwell the library multiplies 8 bits with k innermost in both operands ("TN") and 16-byte alignment only.
-Status checkEight(const Product &product) {
-  if (!isEight(product.a.type) && !isEight(product.b.type)) return Status::ok();
+Status checkFp8(const Product &product) {
+  if (!isFp8(product.a.type) && !isFp8(product.b.type)) return Status::ok();
   const bool isLaid = product.a.transposed && !product.b.transposed;
   bool isAligned = product.a.alignment == 16 && product.b.alignment == 16 && product.d.alignment == 16;
   for (int64_t size : {product.a.leading, product.b.leading, product.depth, product.d.rows, product.d.columns,
@@ -194,7 +194,7 @@ Result<Product> productOf(const plan::Contract &c, bool tf32) {
     meet(product.d, product.calls.back().d);
   }
   CLEAVE_RETURN_IF_ERROR(setEpilogue(c, product));
-  CLEAVE_RETURN_IF_ERROR(checkEight(product));
+  CLEAVE_RETURN_IF_ERROR(checkFp8(product));
   return product;
 }
 

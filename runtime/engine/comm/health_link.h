@@ -13,9 +13,9 @@
 
 namespace cleave::runtime {
 
-struct WatchWord {
-  enum Kind : int32_t { Beat, End, Bye }; // how it is; why the run ends; that it leaves
-  int32_t kind = Beat;
+struct HealthMessage {
+  enum Kind : int32_t { Heartbeat, RunEnded, Leaving }; // how it is; why the run ends; that it leaves
+  int32_t kind = Heartbeat;
   int32_t rank = 0;     // whose it is
   int32_t state = 0;    // of a beat, see executor/liveness.h
   int32_t reserved = 0;
@@ -25,13 +25,13 @@ struct WatchWord {
   char host[64] = {}, text[412] = {}; // "node1"; "step 3, command 'x' (all_reduce)"; each ends with a zero
 };
 
-class WatchLine {
+class HealthLink {
 public:
-  virtual ~WatchLine() = default;
+  virtual ~HealthLink() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual bool send(int peer, const WatchWord &word) = 0;
-  virtual bool receive(int &peer, WatchWord &word) = 0; // false: none is there
+  virtual bool send(int peer, const HealthMessage &word) = 0;
+  virtual bool receive(int &peer, HealthMessage &word) = 0; // false: none is there
   virtual bool hasEnded(int peer) const = 0;            // its connection; what it said before has been received
   virtual void rest(std::chrono::milliseconds most) = 0;
   // Bytes that the lanes of this process have moved so far: within one exchange, too.

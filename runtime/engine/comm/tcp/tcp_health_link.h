@@ -1,22 +1,22 @@
-// The watch line over sockets between neighbours (watch_line.h).
+// The watch line over sockets between neighbours (health_link.h).
 #pragma once
-#include "runtime/engine/comm/watch_line.h"
+#include "runtime/engine/comm/health_link.h"
 #include <atomic>
 #include <mutex>
 #include <vector>
 
 namespace cleave::runtime::tcp {
 
-class TcpWatchLine final : public WatchLine {
+class TcpHealthLink final : public HealthLink {
 public:
   // `sockets`: by peer, non-blocking, -1 for none; the line closes them.
-  TcpWatchLine(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved);
-  ~TcpWatchLine() override;
-  TcpWatchLine(const TcpWatchLine &) = delete;
+  TcpHealthLink(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved);
+  ~TcpHealthLink() override;
+  TcpHealthLink(const TcpHealthLink &) = delete;
   int rank() const override { return self; }
   int size() const override { return static_cast<int>(links.size()); }
-  bool send(int peer, const WatchWord &word) override;
-  bool receive(int &peer, WatchWord &word) override;
+  bool send(int peer, const HealthMessage &word) override;
+  bool receive(int &peer, HealthMessage &word) override;
   bool hasEnded(int peer) const override;
   void rest(std::chrono::milliseconds most) override;
   int64_t movedBytes() const override { return moved.load(std::memory_order_relaxed); }
@@ -24,7 +24,7 @@ public:
 private:
   struct Link {
     int socket = -1;
-    WatchWord in, out;
+    HealthMessage in, out;
     size_t received = 0, unsent = 0; // of `in`; of `out`, its last bytes
     bool hasEnded = false;
   };

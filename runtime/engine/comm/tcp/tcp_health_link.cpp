@@ -1,4 +1,4 @@
-#include "runtime/engine/comm/tcp/tcp_watch_line.h"
+#include "runtime/engine/comm/tcp/tcp_health_link.h"
 #include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
@@ -6,17 +6,17 @@
 
 namespace cleave::runtime::tcp {
 
-TcpWatchLine::TcpWatchLine(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved)
+TcpHealthLink::TcpHealthLink(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved)
     : self(rank), links(sockets.size()), moved(moved) {
   for (size_t peer = 0; peer < links.size(); ++peer) links[peer].socket = sockets[peer];
 }
 
-TcpWatchLine::~TcpWatchLine() {
+TcpHealthLink::~TcpHealthLink() {
   for (const Link &link : links)
     if (link.socket >= 0) ::close(link.socket);
 }
 
-void TcpWatchLine::flush(Link &link) {
+void TcpHealthLink::flush(Link &link) {
   while (link.unsent > 0 && !link.hasEnded) {
     const char *from = reinterpret_cast<const char *>(&link.out) + (sizeof link.out - link.unsent);
     ssize_t sent = ::send(link.socket, from, link.unsent, MSG_NOSIGNAL);
@@ -26,7 +26,7 @@ void TcpWatchLine::flush(Link &link) {
   }
 }
 
-bool TcpWatchLine::send(int peer, const WatchWord &word) {
+bool TcpHealthLink::send(int peer, const HealthMessage &word) {
   std::lock_guard guard(lock);
   Link &link = links[static_cast<size_t>(peer)];
   if (link.socket < 0 || link.hasEnded) return true;
@@ -37,7 +37,7 @@ bool TcpWatchLine::send(int peer, const WatchWord &word) {
   return true;
 }
 
-bool TcpWatchLine::receive(int &peer, WatchWord &word) {
+bool TcpHealthLink::receive(int &peer, HealthMessage &word) {
   std::lock_guard guard(lock);
   for (Link &link : links) flush(link);
   for (size_t turn = 0; turn < links.size(); ++turn, next = (next + 1) % links.size()) {
@@ -60,12 +60,12 @@ bool TcpWatchLine::receive(int &peer, WatchWord &word) {
   return false;
 }
 
-bool TcpWatchLine::hasEnded(int peer) const {
+bool TcpHealthLink::hasEnded(int peer) const {
   std::lock_guard guard(lock);
   return links[static_cast<size_t>(peer)].hasEnded;
 }
 
-void TcpWatchLine::rest(std::chrono::milliseconds most) {
+void TcpHealthLink::rest(std::chrono::milliseconds most) {
   std::vector<pollfd> polls;
   {
     std::lock_guard guard(lock);

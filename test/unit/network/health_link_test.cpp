@@ -1,5 +1,5 @@
 // Words of the watch line arrive whole, whoever rests meanwhile.
-#include "runtime/engine/comm/tcp/tcp_watch_line.h"
+#include "runtime/engine/comm/tcp/tcp_health_link.h"
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,14 +22,14 @@ std::array<int, 2> narrowPair() {
   return ends;
 }
 
-TEST(WatchLine, WordsArriveWholeWhileAnotherThreadRests) {
+TEST(HealthLink, WordsArriveWholeWhileAnotherThreadRests) {
   std::array<int, 2> ends = narrowPair();
   std::atomic<int64_t> moved = 0;
-  TcpWatchLine from(0, {-1, ends[0]}, moved), to(1, {ends[1], -1}, moved);
+  TcpHealthLink from(0, {-1, ends[0]}, moved), to(1, {ends[1], -1}, moved);
   std::atomic<bool> done = false;
   std::jthread sends([&] {
     for (int64_t i = 1; i <= 200'000; ++i) {
-      WatchWord word{.progress = i, .window = -i};
+      HealthMessage word{.progress = i, .window = -i};
       std::memset(word.text, 'a' + int(i % 26), sizeof word.text - 1);
       from.send(1, word);
     }
@@ -37,12 +37,12 @@ TEST(WatchLine, WordsArriveWholeWhileAnotherThreadRests) {
   });
   std::jthread rests([&] {
     int peer = 0;
-    WatchWord word;
+    HealthMessage word;
     while (!done) from.rest(std::chrono::milliseconds(1)), (void)from.receive(peer, word);
   });
   int peer = 0;
   int64_t last = 0;
-  WatchWord word;
+  HealthMessage word;
   for (bool wasDone = false; !wasDone;) {
     wasDone = done;
     while (to.receive(peer, word)) {
