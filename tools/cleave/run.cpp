@@ -141,6 +141,7 @@ Status callRoll(const RunOptions &options, int attempt) {
   const std::vector<std::string> hosts = runtime::Mirror::notedHosts(options.train.runFolder);
   if (static_cast<int>(hosts.size()) != launch->size) return Status::ok(); // they have not met yet: all come again
   launch->port += attempt - 1; // two ports an attempt: of the membership vote, and of the run
+  CLEAVE_RETURN_IF_ERROR(runtime::checkPort(launch->port + 1));
   Result<runtime::Launch> left = runtime::tcp::agreeOnMembers(*launch, *network, hosts, 2);
   if (!left) return left.status();
   auto tell = [](const char *name, const std::string &value) { ::setenv(name, value.c_str(), 1); };

@@ -3,16 +3,18 @@
 #include <charconv>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <string_view>
+#include <vector>
 
 namespace cleave::runtime {
 namespace {
 
-constexpr int maxProcesses = 16384;
+constexpr int maxProcesses = 16384, largestPort = 65535;
 
 struct Variables {
   const std::function<const char *(const char *)> &get;
-  bool has(const char *name) const { return get(name) != nullptr; }
+  bool has(const char *name) const { return !text(name).empty(); }
   std::string text(const char *name) const {
     const char *value = get(name);
     return value ? value : "";
@@ -48,6 +50,15 @@ int tasksOfNode(const std::string &list, int node) {
 }
 
 Result<Launch> ofTorch(const Variables &variables) {
+  std::vector<const char *> missing;
+  for (const char *name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    if (!variables.has(name)) missing.push_back(name);
+  if (!missing.empty())
+    return inputError(
+        fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: {} {} missing: set all four, as "
+                    "torchrun does, or none to run all devices in one process",
+                    variables.text("RANK"), variables.text("WORLD_SIZE"), variables.text("MASTER_ADDR"),
+                    variables.text("MASTER_PORT"), fmt::join(missing, " and "), missing.size() == 1 ? "is" : "are"));
   Launch launch{.kind = Launch::Kind::Tcp,
                 .size = variables.number("WORLD_SIZE"),
                 .localSize = std::max(1, variables.number("LOCAL_WORLD_SIZE")),
@@ -56,19 +67,17 @@ Result<Launch> ofTorch(const Variables &variables) {
                 .host = variables.text("MASTER_ADDR"),
                 .port = variables.number("MASTER_PORT"),
                 .job = variables.text("TORCHELASTIC_RUN_ID")};
-  if (launch.size < 1 || launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size ||
-      launch.host.empty() || launch.port < 1)
-    return inputError(fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, as whole "
-                                  "numbers but the address, and RANK below WORLD_SIZE",
-                                  variables.text("RANK"), variables.text("WORLD_SIZE"), launch.host,
-                                  variables.text("MASTER_PORT")));
+  if (launch.size < 1 || launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size)
+    return inputError(fmt::format("RANK={} WORLD_SIZE={}: WORLD_SIZE is 1 to {}, and RANK a whole number below it",
+                                  variables.text("RANK"), variables.text("WORLD_SIZE"), maxProcesses));
   if (variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True") ++launch.port; // torchrun holds the port itself
   return launch;
 }
 
 Result<Launch> ofSlurm(const Variables &variables) {
   int tasks = variables.number("SLURM_STEP_NUM_TASKS"), port = variables.number("MASTER_PORT");
-  if (port < 1) // one that other steps on the same nodes are unlikely to have, and that is the same on all of this one
+  if (!variables.has("MASTER_PORT")) // one that other steps on the same nodes are unlikely to have, and that is the
+                                     // same on all of this one
     port =
         20000 +
         (std::max(0, variables.number("SLURM_JOB_ID")) * 16 + std::max(0, variables.number("SLURM_STEP_ID"))) % 12000;
@@ -101,13 +110,27 @@ Result<Launch> readLaunch(const std::function<const char *(const char *)> &varia
                           variables.number("SLURM_LOCALID")});
     return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, place, {}, 0, {}};
   }
-  bool torch = variables.has("RANK") && variables.has("MASTER_ADDR");
-  if (!torch && variables.number("SLURM_STEP_NUM_TASKS") <= 1) return Launch{};
+  const bool slurm = variables.number("SLURM_STEP_NUM_TASKS") > 1;
+  const bool several = variables.has("WORLD_SIZE") && variables.number("WORLD_SIZE") != 1;
+  const bool torch = (variables.has("RANK") && variables.has("MASTER_ADDR")) || (several && !slurm);
+  if (!torch && !slurm) return Launch{};
   Result<Launch> launch = torch ? ofTorch(variables) : ofSlurm(variables);
   if (!launch) return launch;
   if (launch->size == 1) return Launch{};
+  if (const int base = variables.number("MASTER_PORT");
+      variables.has("MASTER_PORT") && (base < 1 || base > largestPort))
+    return inputError(fmt::format("MASTER_PORT={}: a port is a whole number from 1 to {}",
+                                  variables.text("MASTER_PORT"), largestPort));
   launch->port += std::max(0, variables.number("CLEAVE_ATTEMPT"));
+  CLEAVE_RETURN_IF_ERROR(checkPort(launch->port));
   return launch;
+}
+
+Status checkPort(int port) {
+  if (port <= largestPort) return Status::ok();
+  return inputError(fmt::format("port {} is beyond {}: MASTER_PORT must leave room for the ports behind it, one for "
+                                "torchrun's own and two for each restart",
+                                port, largestPort));
 }
 
 Result<Launch> readLaunch() {

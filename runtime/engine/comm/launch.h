@@ -3,7 +3,7 @@
 //   mpirun, srun --mpi=...  OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_RANK          Mpi
 //   torchrun and the like   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT         Tcp
 //   srun                    SLURM_PROCID, SLURM_STEP_NUM_TASKS, ..._NODELIST   Tcp; rank 0 is on the first node
-//   nothing of these, or one process                                          Alone
+//   nothing of these, or one process                                          Alone; RANK alone says nothing
 //
 // CLEAVE_ATTEMPT, how often `cleave run --max-restarts` has started the rank again, is added to the port.
 //
@@ -27,9 +27,11 @@ struct Launch {
   std::string job;   // Tcp: what the launcher calls the run, so that two runs on one port never meet
 };
 
-// Error: variables that contradict each other or are no numbers; the message names them.
+// Error: variables that are missing beside others, contradict each other or are no numbers; the message names them.
 // `variable` gives a variable's value or null, as std::getenv does.
 Result<Launch> readLaunch(const std::function<const char *(const char *)> &variable);
 Result<Launch> readLaunch(); // of this process
+// Error: there is no such port, because too much was added to MASTER_PORT.
+Status checkPort(int port);
 
 } // namespace cleave::runtime

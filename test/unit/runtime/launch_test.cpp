@@ -50,6 +50,39 @@ TEST(Launch, TorchrunsAgentHoldsThePort) {
   EXPECT_EQ(read(variables)->kind, Launch::Kind::Alone);
 }
 
+// Each process would train the whole model.
+TEST(Launch, SeveralProcessesWithoutAPlaceToMeetAreAnError) {
+  Variables variables = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  EXPECT_THAT(read(variables).status().message(), testing::HasSubstr("MASTER_ADDR and MASTER_PORT are missing"));
+  variables["MASTER_ADDR"] = "node7", variables["MASTER_PORT"] = "";
+  EXPECT_THAT(read(variables).status().message(), testing::HasSubstr("MASTER_PORT is missing"));
+  variables.erase("RANK"), variables["MASTER_PORT"] = "29500";
+  EXPECT_THAT(read(variables).status().message(), testing::HasSubstr("RANK is missing"));
+  EXPECT_THAT(read({{"WORLD_SIZE", "two"}}).status().message(), testing::HasSubstr("WORLD_SIZE=two"));
+  EXPECT_THAT(read({{"RANK", "1"}, {"MASTER_ADDR", "a"}}).status().message(), testing::HasSubstr("WORLD_SIZE and"));
+  EXPECT_EQ(read({{"RANK", "3"}})->kind, Launch::Kind::Alone);
+  EXPECT_EQ(read({{"WORLD_SIZE", "1"}})->kind, Launch::Kind::Alone);
+  // A batch script often exports these for PyTorch; srun tells the rank.
+  variables.insert({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NODELIST", "node7"}});
+  EXPECT_EQ(read(variables)->rank, 1);
+}
+
+TEST(Launch, APortIsOne) {
+  Variables torch = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "70000"}};
+  Variables slurm = {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NODELIST", "node7"}};
+  for (Variables *variables : {&torch, &slurm})
+    for (const char *wrong : {"70000", "0", "-1", "http", "99999999999"}) {
+      (*variables)["MASTER_PORT"] = wrong;
+      EXPECT_THAT(read(*variables).status().message(), testing::HasSubstr(std::string("MASTER_PORT=") + wrong));
+    }
+  torch["MASTER_PORT"] = "65535";
+  EXPECT_EQ(read(torch)->port, 65535);
+  torch["CLEAVE_ATTEMPT"] = "2";
+  EXPECT_THAT(read(torch).status().message(), testing::HasSubstr("port 65537 is beyond 65535: MASTER_PORT"));
+  torch.erase("CLEAVE_ATTEMPT"), torch["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_THAT(read(torch).status().message(), testing::HasSubstr("port 65536"));
+}
+
 TEST(Launch, SrunsFirstNodeIsRankZeros) {
   Variables variables = {{"SLURM_PROCID", "9"},
                          {"SLURM_STEP_NUM_TASKS", "11"},
