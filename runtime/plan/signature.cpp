@@ -74,10 +74,14 @@ Status makeKeys(const std::string &path) {
   return written;
 }
 
-Result<SecretKey> readSecretKey(const std::string &path) {
+Status checkSecret(const std::string &path) {
   struct stat known{};
-  if (::stat(path.c_str(), &known) == 0 && (known.st_mode & 077) != 0)
-    return inputError(fmt::format("{}: others may read this secret key: chmod 600 {}", path, path));
+  if (::stat(path.c_str(), &known) != 0 || (known.st_mode & 077) == 0) return Status::ok();
+  return inputError(fmt::format("{}: others may read this secret: chmod 600 {}", path, path));
+}
+
+Result<SecretKey> readSecretKey(const std::string &path) {
+  CLEAVE_RETURN_IF_ERROR(checkSecret(path));
   Result<std::vector<KeyLine>> lines = linesOf(path);
   if (!lines) return lines.status();
   for (const KeyLine &line : *lines)

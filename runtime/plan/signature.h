@@ -27,6 +27,8 @@ struct SecretKey {
 
 // Error: a file of one of the names is there, or cannot be written.
 Status makeKeys(const std::string &path);
+// Error: the file can be read by others than its owner, and tells what to do.
+Status checkSecret(const std::string &path);
 // Error: it cannot be read, holds no secret key, or others may read it.
 Result<SecretKey> readSecretKey(const std::string &path);
 // Error: it cannot be read, holds no key, or a secret one.

@@ -1,5 +1,8 @@
 #include "runtime/engine/comm/network.h"
+#include "runtime/engine/comm/tcp/address.h"
 #include "runtime/base/digest.h"
+#include "runtime/plan/signature.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
@@ -31,6 +34,7 @@ Result<RunSecret> keyOf(std::string_view secret, const std::string &from) {
 }
 
 Result<RunSecret> keyInFile(const std::string &path) {
+  CLEAVE_RETURN_IF_ERROR(checkSecret(path));
   std::ifstream file(path, std::ios::binary);
   std::string text(longestSecret + 64, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -61,6 +65,19 @@ Result<Network> readNetwork(const NetworkOptions &options, const std::function<c
   if (!key) return key.status();
   network.secret = *key;
   return network;
+}
+
+std::string exposure(const Network &network, const std::vector<std::string> &hosts) {
+  auto isBeyond = [](const std::string &host) {
+    Result<std::vector<tcp::Address>> found = tcp::resolve(host, 0);
+    return found && !found->front().isLoopback();
+  };
+  const auto beyond = std::ranges::find_if(hosts, isBeyond);
+  if (network.secret || beyond == hosts.end()) return {};
+  return fmt::format(
+      "the ranks met at {} without a secret (--insecure-network): whoever reaches them can read and change "
+      "the run; give all ranks the same CLEAVE_SECRET",
+      *beyond);
 }
 
 Result<Network> readNetwork(const NetworkOptions &options) {

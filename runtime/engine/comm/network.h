@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cleave::runtime {
 
@@ -33,9 +34,11 @@ struct Network {
 
 constexpr size_t leastSecret = 16; // characters
 
-// Error: a secret that is too short or told twice, a file that cannot be read.
+// Error: a secret that is too short or told twice, a file that cannot be read or that others can read.
 // `variable` gives a variable's value or null, as std::getenv does.
 Result<Network> readNetwork(const NetworkOptions &options, const std::function<const char *(const char *)> &variable);
 Result<Network> readNetwork(const NetworkOptions &options); // of this process
+// What ranks at these addresses risk without a secret; empty: they have one, or are all on this host.
+std::string exposure(const Network &network, const std::vector<std::string> &hosts);
 
 } // namespace cleave::runtime

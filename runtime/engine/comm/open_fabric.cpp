@@ -24,6 +24,8 @@ Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::st
   if ((*transport)->size() != mesh.numDevices())
     return inputError(
         fmt::format("{} processes met for a plan of {} devices", (*transport)->size(), mesh.numDevices()));
+  if (const std::string risk = exposure(*network, (*transport)->hosts()); !risk.empty() && launch->rank == 0)
+    fmt::print(stderr, "cleave: warning: {}\n", risk);
   fabric->open(std::move(*transport));
   return std::unique_ptr<Fabric>(std::move(fabric));
 }
