@@ -1,5 +1,6 @@
 // cleave env: the facts of program and machine that belong into a report of a fault.
 #include "runtime/engine/probe/gpu_machine.h"
+#include "runtime/base/threads/control_groups.h"
 #include "runtime/base/threads/thread_count.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
@@ -61,6 +62,13 @@ std::string cores() {
                      quota > 0 ? std::to_string(quota) : "none");
 }
 
+std::string memory() {
+  const int64_t limit = runtime::memoryLimit();
+  return fmt::format("{}, {} available; limit {}", valueOf("/proc/meminfo", "MemTotal:"),
+                     valueOf("/proc/meminfo", "MemAvailable:"),
+                     limit < int64_t(1) << 60 ? fmt::format("{:.1f} GiB", double(limit) / gib) : "none");
+}
+
 std::string gpus() {
   std::vector<std::string> found;
   for (const runtime::GpuDescription &gpu : runtime::findGpus())
@@ -99,8 +107,7 @@ std::vector<report::Row> environment() {
                                 {"system", valueOf("/etc/os-release", "PRETTY_NAME=")},
                                 {"kernel", fmt::format("{} {}", system.release, system.machine)},
                                 {"cores", cores()},
-                                {"memory", fmt::format("{}, {} available", valueOf("/proc/meminfo", "MemTotal:"),
-                                                       valueOf("/proc/meminfo", "MemAvailable:"))},
+                                {"memory", memory()},
                                 {"shared memory", space("/dev/shm")},
                                 {"working folder", space(".")},
                                 {"GPUs", gpus()},

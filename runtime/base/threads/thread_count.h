@@ -2,19 +2,15 @@
 //
 //   --threads N                  of a rank; else the first of these that is told, divided by the process's ranks:
 //   OMP_NUM_THREADS              of the process
-//   affinity and CPU quota       availableCores(), divided by the run's processes that share them
+//   affinity and CPU quota       availableCores() (control_groups.h), divided by the run's processes that share them
 #pragma once
 #include <cstdint>
-#include <string>
 
 namespace cleave::runtime {
 
 // Cores that the scheduler may give this process: those that it is bound to, at most its quota, 1 or more.
 int availableCores();
 int boundCores();
-// The CPU quota in cores, rounded up, of the control group and those around it; 0: none. `root`: what lies in front of
-// /proc/self/cgroup and /sys/fs/cgroup.
-int coresOfQuota(const std::string &root = "");
 // OMP_NUM_THREADS (its first number), else availableCores().
 int threadsOfProcess();
 // Threads of each of a process' `ranks` ranks, where `processes` of the run use the same cores.

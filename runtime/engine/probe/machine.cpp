@@ -2,6 +2,7 @@
 #include "runtime/engine/executor/executor.h"
 #include "runtime/base/cpu_features.h"
 #include "runtime/engine/probe/trial_plan.h"
+#include "runtime/base/threads/control_groups.h"
 #include "runtime/base/threads/thread_count.h"
 #include <algorithm>
 #include <array>
@@ -351,13 +352,17 @@ private:
   MachineFigures &figures;
 };
 
+// The part of it that this process may use.
+int64_t memoryOfMachine() {
+  return std::min<int64_t>(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE), memoryLimit());
+}
+
 } // namespace
 
 // The last caches that processors have today hold some hundred MiB together.
 int64_t farBytes(int64_t devices) {
   constexpr int64_t least = int64_t(64) << 20, together = int64_t(1) << 29;
-  const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE);
-  return std::min(std::max(least, together / devices), memory / 8 / devices);
+  return std::min(std::max(least, together / devices), memoryOfMachine() / 8 / devices);
 }
 
 Result<MachineFigures> MachineProbe::measure() const {
@@ -366,7 +371,7 @@ Result<MachineFigures> MachineProbe::measure() const {
   figures.cores = availableCores();
   figures.cpu = cpuLevel() > 1 ? fmt::format("x86-64-v{}", cpuLevel()) : "x86-64";
   figures.threads = static_cast<int>(std::max<int64_t>(1, figures.cores / devices)); // as the executor gives them
-  figures.memoryBytes = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGE_SIZE));
+  figures.memoryBytes = double(memoryOfMachine());
   say(fmt::format("{} virtual device{} of {} thread{} on {} cores", devices, devices == 1 ? "" : "s", figures.threads,
                   figures.threads == 1 ? "" : "s", figures.cores));
   Measurement measurement(*this, figures);

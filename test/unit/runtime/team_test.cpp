@@ -4,8 +4,6 @@
 #include "runtime/base/threads/thread_count.h"
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -127,44 +125,6 @@ TEST(Team, StaticLoopsGiveEveryIterationOnce) {
       });
       EXPECT_EQ(got, expected) << threads << " threads, step " << range.step << ", chunk " << range.chunk;
     }
-}
-
-class Quota : public ::testing::Test {
-protected:
-  void SetUp() override { std::filesystem::remove_all(root); }
-  void TearDown() override { std::filesystem::remove_all(root); }
-  void write(const std::string &path, const std::string &text) {
-    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
-    std::ofstream(root + path) << text << "\n";
-  }
-  const std::string root = ::testing::TempDir() + "cleave-quota";
-};
-
-TEST_F(Quota, TheTightestOfAllGroupsHolds) {
-  EXPECT_EQ(coresOfQuota(root), 0);
-  write("/proc/self/cgroup", "0::/outer/inner");
-  EXPECT_EQ(coresOfQuota(root), 0);
-  write("/sys/fs/cgroup/outer/inner/cpu.max", "max 100000");
-  EXPECT_EQ(coresOfQuota(root), 0);
-  write("/sys/fs/cgroup/outer/cpu.max", "250000 100000");
-  EXPECT_EQ(coresOfQuota(root), 3); // 2.5 cores are worth three threads
-  write("/sys/fs/cgroup/outer/inner/cpu.max", "50000 100000");
-  EXPECT_EQ(coresOfQuota(root), 1);
-}
-
-TEST_F(Quota, AContainersGroupIsAtTheTop) {
-  write("/proc/self/cgroup", "0::/docker/0123");
-  write("/sys/fs/cgroup/cpu.max", "200000 100000");
-  EXPECT_EQ(coresOfQuota(root), 2);
-}
-
-TEST_F(Quota, Version1HasTwoFiles) {
-  write("/proc/self/cgroup", "5:memory:/a\n4:cpu,cpuacct:/a");
-  write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1");
-  write("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(coresOfQuota(root), 0);
-  write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "400000");
-  EXPECT_EQ(coresOfQuota(root), 4);
 }
 
 TEST(ThreadCount, TheVariableIsDividedByTheRanks) {
