@@ -2,9 +2,6 @@
 #include "runtime/base/threads/team.h"
 #include "runtime/base/threads/thread_count.h"
 #include <algorithm>
-#include <dlfcn.h>
-
-extern "C" int omp_get_max_threads();
 
 namespace cleave::runtime {
 namespace {
@@ -25,23 +22,9 @@ void runShare(void *data) {
   if (begin < end) loop.body(loop.context, begin, end);
 }
 
-// In a program that brings its own OpenMP, oneDNN may have found that one instead of ours (openmp.cpp).
-void tellOtherOpenMp(int threads) {
-  using Set = void (*)(int);
-  static const Set set = [] {
-    void *found = ::dlsym(RTLD_DEFAULT, "omp_get_max_threads");
-    const bool isOurs = found == nullptr || found == reinterpret_cast<void *>(&omp_get_max_threads);
-    return isOurs ? nullptr : reinterpret_cast<Set>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  }();
-  if (set) set(threads);
-}
-
 } // namespace
 
-void setThreads(int threads) {
-  threadsOfCaller = std::max(1, threads);
-  tellOtherOpenMp(threadsOfCaller);
-}
+void setThreads(int threads) { threadsOfCaller = std::max(1, threads); }
 
 CallersThreads::CallersThreads() : threads(threadsOfCaller) {}
 CallersThreads::~CallersThreads() { threadsOfCaller = threads; }

@@ -1,28 +1,18 @@
 // A rank's threads: every share is done once, whoever does it, and oneDNN's calls of OpenMP mean what libgomp's do.
+#include "runtime/engine/device/cpu/onednn.h"
+#include "runtime/base/threads/openmp.h"
 #include "runtime/base/threads/parallel.h"
 #include "runtime/base/threads/team.h"
 #include "runtime/base/threads/thread_count.h"
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
-
-extern "C" {
-void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads);
-void GOMP_parallel_end();
-void GOMP_barrier();
-bool GOMP_loop_static_start(long start, long end, long step, long chunk, long *first, long *last);
-bool GOMP_loop_static_next(long *first, long *last);
-void GOMP_loop_end_nowait();
-int omp_get_thread_num();
-int omp_get_num_threads();
-int omp_get_max_threads();
-int omp_in_parallel();
-}
 
 namespace cleave::runtime {
 namespace {
@@ -30,9 +20,9 @@ namespace {
 // Runs `body` as OpenMP's callers do.
 void inParallel(unsigned threads, std::function<void()> body) {
   auto call = [](void *data) { (*static_cast<std::function<void()> *>(data))(); };
-  GOMP_parallel_start(call, &body, threads);
+  openmp::parallelStart(call, &body, threads);
   body();
-  GOMP_parallel_end();
+  openmp::parallelEnd();
 }
 
 TEST(Team, EveryShareIsDoneOnce) {
@@ -82,26 +72,26 @@ TEST(Team, SharesMeet) {
 
 TEST(Team, WorkWithinAShareIsNotCutAgain) {
   setThreads(4);
-  EXPECT_EQ(omp_get_max_threads(), 4);
-  EXPECT_EQ(omp_in_parallel(), 0);
+  EXPECT_EQ(openmp::mostThreads(), 4);
+  EXPECT_EQ(openmp::isParallel(), 0);
   std::atomic<int> inner{0}, cut{0};
   inParallel(3, [&] {
-    const int outside = omp_get_thread_num();
-    EXPECT_EQ(omp_get_num_threads(), 3);
-    EXPECT_EQ(omp_in_parallel(), 1);
+    const int outside = openmp::threadNumber();
+    EXPECT_EQ(openmp::threadCount(), 3);
+    EXPECT_EQ(openmp::isParallel(), 1);
     inParallel(2, [&] {
       ++inner;
-      if (omp_get_num_threads() != 1 || omp_get_thread_num() != 0) ++cut;
+      if (openmp::threadCount() != 1 || openmp::threadNumber() != 0) ++cut;
     });
     parallelFor(100, 1, [&](int64_t begin, int64_t end) {
       if (begin != 0 || end != 100) ++cut;
     });
-    EXPECT_EQ(omp_get_thread_num(), outside);
+    EXPECT_EQ(openmp::threadNumber(), outside);
   });
   EXPECT_EQ(inner.load(), 3);
   EXPECT_EQ(cut.load(), 0);
-  EXPECT_EQ(omp_in_parallel(), 0);
-  EXPECT_EQ(omp_get_num_threads(), 1);
+  EXPECT_EQ(openmp::isParallel(), 0);
+  EXPECT_EQ(openmp::threadCount(), 1);
 }
 
 TEST(Team, StaticLoopsGiveEveryIterationOnce) {
@@ -116,15 +106,41 @@ TEST(Team, StaticLoopsGiveEveryIterationOnce) {
       std::mutex lock;
       inParallel(threads, [&] {
         long first = 0, last = 0;
-        if (GOMP_loop_static_start(range.start, range.end, range.step, range.chunk, &first, &last)) do {
+        if (openmp::loopStart(range.start, range.end, range.step, range.chunk, &first, &last)) do {
             std::lock_guard guard(lock);
             for (long i = first; range.step > 0 ? i < last : i > last; i += range.step) got.insert(i);
-          } while (GOMP_loop_static_next(&first, &last));
-        GOMP_loop_end_nowait();
-        GOMP_barrier();
+          } while (openmp::loopNext(&first, &last));
+        openmp::loopEnd();
+        openmp::barrier();
       });
       EXPECT_EQ(got, expected) << threads << " threads, step " << range.step << ", chunk " << range.chunk;
     }
+}
+
+// libgomp would make as many threads as there are cores.
+TEST(Team, OneDnnRunsOnIt) {
+  constexpr int64_t size = 512;
+  const int threads = boundCores() + 3;
+  auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  ASSERT_TRUE(openOneDnn());
+  std::thread([&] {
+    setThreads(threads);
+    const dnnl::memory::desc square({size, size}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
+    dnnl::memory a(square, cpuEngine()), b(square, cpuEngine()), c(square, cpuEngine());
+    dnnl::stream stream(cpuEngine());
+    const auto before = count();
+    dnnl::matmul(dnnl::matmul::primitive_desc(cpuEngine(), square, square, square))
+        .execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+    EXPECT_EQ(count() - before, threads - 1);
+  }).join();
+}
+
+// The C library, and this test's own program, call no OpenMP; oneDNN does (commands_test.cpp runs its primitives).
+TEST(Team, ALibraryWithoutOpenMpIsSaid) {
+  EXPECT_THAT(openmp::bind(reinterpret_cast<const void *>(&::strtol)).message(), testing::HasSubstr("calls nothing"));
+  EXPECT_THAT(openmp::bind(nullptr).message(), testing::HasSubstr("is not loaded"));
 }
 
 TEST(ThreadCount, TheVariableIsDividedByTheRanks) {

@@ -54,6 +54,12 @@ TEST_F(RuntimeC, TrainsSnapshotsAndResumesBitForBit) {
   EXPECT_EQ(whole.substr(whole.find("step 6")), rest);
 }
 
+TEST_F(RuntimeC, LeavesTheOpenMpOfItsHostAlone) {
+  int status = 0;
+  std::string out = shell(std::string(RUNTIME_C_OPENMP) + " " + path() + " 4", status);
+  EXPECT_EQ(status, 0) << out;
+}
+
 TEST_F(RuntimeC, SaysWhatIsWrong) {
   int status = 0;
   std::filesystem::resize_file(path(), 1000);

@@ -21,6 +21,7 @@ public:
   }
 
   Status allocate(int64_t bytes) override {
+    CLEAVE_RETURN_IF_ERROR(openOneDnn());
     CLEAVE_RETURN_IF_ERROR(memory.allocate(bytes));
     context.arena = memory.data();
     return Status::ok();

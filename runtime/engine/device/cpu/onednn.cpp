@@ -1,8 +1,14 @@
 #include "runtime/engine/device/cpu/onednn.h"
+#include "runtime/base/threads/openmp.h"
 #include <dnnl_debug.h>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
+
+Status openOneDnn() {
+  static const Status opened = openmp::bind(dnnl_version());
+  return opened;
+}
 
 const dnnl::engine &cpuEngine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);

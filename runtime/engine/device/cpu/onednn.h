@@ -18,6 +18,8 @@ struct Scratch {
   void need(size_t request) { bytes = request > bytes ? request : bytes; }
 };
 
+// oneDNN's loops run on the threads of threads/team.h. Error: its library is built with another OpenMP than GCC's.
+Status openOneDnn();
 const dnnl::engine &cpuEngine();
 // memory::data_type of a floating-point dtype; undef for others.
 dnnl::memory::data_type dnnlType(plan::DType dtype);
