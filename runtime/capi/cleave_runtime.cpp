@@ -2,6 +2,7 @@
 #include "runtime/engine/device/strided_copy.h"
 #include "runtime/train/trainer.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/base/mapped_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
@@ -32,6 +33,7 @@ template <typename Body> int guarded(cleave_training *training, Body &&body) {
   Status status;
   try {
     status = body();
+    if (status) status = MappedFile::intact();
   } catch (const std::bad_alloc &) {
     status = runError("out of memory");
   } catch (const std::exception &error) {

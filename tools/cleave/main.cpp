@@ -1,9 +1,13 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
 #include "compiler/names/glob.h"
+#include "runtime/base/mapped_file.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
 #include <cctype>
+#include <csignal>
+#include <cstring>
 #include <fmt/core.h>
+#include <unistd.h>
 
 namespace {
 
@@ -34,6 +38,13 @@ std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
   return fmt::format("there is no command '{}'{}", word, cleave::names::suggestion(word, commands));
 }
 
+// In a signal's handler. What was read of the file is not what it says.
+void endWithout(const char *path) {
+  for (const char *text : {"cleave: error: ", path, ": has become shorter, or unreadable, while it was read\n"})
+    (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  ::_exit(static_cast<int>(cleave::ErrorKind::RunFailed));
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -43,6 +54,8 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
+  std::signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of files tells it
+  cleave::runtime::MappedFile::onLoss(endWithout);
   using namespace cleave::tool;
   for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench,
                     addCheck, addVerify, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})

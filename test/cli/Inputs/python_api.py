@@ -61,6 +61,12 @@ with cleave.Trainer(plan) as trainer:
     refused(lambda: trainer.step({"input": x[:4]}), 2, "(8, 20)", "(4, 20)")
     refused(lambda: trainer.step({"labels": np.zeros(8)}), 2, "int64", "float64")
     refused(trainer.save, 1, "no snapshot folder")
+# A data file that becomes shorter ends the training, and not Python.
+np.savez(folder / "short.npz", input=np.zeros((4000, 20), np.float32), labels=np.zeros(4000, np.int64))
+with cleave.Trainer(plan, data=folder / "short.npz") as trainer:
+    trainer.step()
+    (folder / "short.npz").write_bytes(b"")
+    refused(trainer.step, 4, "short.npz: has become shorter")
 refused(lambda: cleave.Trainer(model), 1, "not a plan but an ONNX model")
 refused(lambda: cleave.compile(model, {"dims": {"batch": 8}, "los": 1}, "cpu:1"), 1, "recipe.yaml", "unknown key 'los'")
 refused(lambda: cleave.compile(model, recipe, "cpu"), 1, "how many devices?")
