@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -20,21 +22,35 @@ private:
   std::atomic<bool> flag{false};
 };
 
-// How long others are waited for: until the run is aborted, and at most so many seconds.
-class Deadline {
+// Seconds in which this process ran, for one who asks several times a second: where two questions lie further apart,
+// the process was suspended between them (SIGSTOP).
+class AwakeTime {
 public:
-  explicit Deadline(const AbortFlag &abort) : abort(abort), end(Clock::time_point::max()) {}
-  Deadline(const AbortFlag &abort, double seconds)
-      : abort(abort),
-        end(Clock::now() +
-            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)))) {}
-  bool isAborted() const { return abort.raised(); }
-  bool isOver() const { return abort.raised() || Clock::now() > end; }
+  double seconds() {
+    const Clock::time_point now = Clock::now();
+    passed += std::min(std::chrono::duration<double>(now - std::exchange(last, now)).count(), longestGap);
+    return passed;
+  }
 
 private:
   using Clock = std::chrono::steady_clock;
+  static constexpr double longestGap = 0.25;
+  Clock::time_point last = Clock::now();
+  double passed = 0;
+};
+
+// How long others are waited for: until the run is aborted, and at most so many seconds in which this process is awake.
+class Deadline {
+public:
+  explicit Deadline(const AbortFlag &abort, double seconds = std::numeric_limits<double>::infinity())
+      : abort(abort), limit(seconds) {}
+  bool isAborted() const { return abort.raised(); }
+  bool isOver() const { return abort.raised() || awake.seconds() > limit; }
+
+private:
   const AbortFlag &abort;
-  const Clock::time_point end;
+  const double limit;
+  mutable AwakeTime awake;
 };
 
 // Returns when `word` no longer is `seen` (true) or the run is aborted (false, within 50 ms).

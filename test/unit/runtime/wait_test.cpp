@@ -10,6 +10,20 @@
 namespace cleave::runtime {
 namespace {
 
+// Where nobody asks for a while, the process was suspended.
+TEST(Deadline, CountsTheTimeThatItIsAwake) {
+  AbortFlag abort;
+  const Deadline deadline(abort, 0.6), endless(abort);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_FALSE(deadline.isOver());
+  const auto start = std::chrono::steady_clock::now();
+  while (!deadline.isOver()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));
+  EXPECT_FALSE(endless.isOver());
+  abort.raise();
+  EXPECT_TRUE(endless.isOver());
+}
+
 // A ball that goes round: each player waits for its signal until the ball is its own. How long a player holds it decides
 // whether the others spin, yield or sleep. Seconds for so many rounds.
 double play(int players, int rounds, std::chrono::microseconds hold) {
