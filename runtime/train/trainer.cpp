@@ -489,3 +489,4 @@ Status train(const plan::Plan &plan, const TrainOptions &options) {
 }
 
 } // namespace cleave::runtime
+  if (status && options.onBegin) options.onBegin();

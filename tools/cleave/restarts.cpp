@@ -23,7 +23,7 @@ void replicate(int signal) {
 }
 
 [[noreturn]] void runChild(int attempt, const std::function<int(int)> &rank, pid_t parent) {
-  for (int signal : stopSignals) std::signal(signal, SIG_DFL);
+  noteStopSignals();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL); // no rank outlives the process that the launcher knows
   if (::getppid() != parent) ::_exit(runFailed);
   ::setenv("CLEAVE_ATTEMPT", std::to_string(attempt).c_str(), 1);
@@ -35,7 +35,7 @@ void replicate(int signal) {
 } // namespace
 
 int runWithRestarts(int restarts, const std::function<int(int attempt)> &rank) {
-  for (int signal : stopSignals) std::signal(signal, replicate);
+  onStopSignals(replicate);
   pid_t parent = ::getpid();
   for (int attempt = 0;; ++attempt) {
     std::fflush(nullptr); // else the child would write it again

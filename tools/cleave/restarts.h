@@ -10,7 +10,7 @@
 namespace cleave::tool {
 
 // Calls `rank` in a child process, with 0, then, while it is killed by a signal or returns 4 (a run failed), with 1 up
-// to `restarts`. Returns the last exit status; 4 for a death by signal. A SIGTERM, SIGINT or SIGUSR1 to this process is
+// to `restarts`. Returns the last exit status; 4 for a death by signal. A signal to stop is
 // passed on and ends the restarts.
 int runWithRestarts(int restarts, const std::function<int(int attempt)> &rank);
 

@@ -123,7 +123,7 @@ int train(RunOptions &options, int attempt) {
     };
   if (!options.quiet) options.train.onNote = [&](const std::string &text) { progress.note(text); };
   options.train.onWarning = [&](const std::string &text) { progress.note("cleave: warning: " + text); };
-  noteStopSignals();
+  options.train.onBegin = beginSteps;
   options.train.stopAsked = stopSignal;
   std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
   Status status = runtime::train(*plan, options.train);
@@ -194,6 +194,7 @@ Status readTraceSteps(const std::string &text, runtime::TrainOptions &train) {
 }
 
 int runPlan(RunOptions &options) {
+  noteStopSignals();
   if (options.json && options.train.metrics == "-")
     return fail({ErrorKind::Usage, "--json and --metrics - both want standard output: give the metrics a file"});
   if (!options.traceSteps.empty())

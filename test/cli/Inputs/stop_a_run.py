@@ -2,7 +2,7 @@
 
     stop_a_run.py SIGNAL PROCESSES METRICS cleave run ... --metrics METRICS
 
-With 2 processes and more the signal goes to the last rank only. Prints each process's status and what it said, and
+SUSPENDED=6 in the environment: before, all are stopped for 6 seconds and go on, twice. With 2 processes and more the signal goes to the last rank only. Prints each process's status and what it said, and
 writes METRICS.more, the number of the last step and 200.
 """
 import os
@@ -31,6 +31,13 @@ while time.monotonic() < deadline and all(rank.poll() is None for rank in ranks)
     if metrics.exists() and metrics.read_bytes().count(b"\n") >= 20:
         break
     time.sleep(0.01)
+for _ in range(2 if "SUSPENDED" in os.environ else 0):
+    for rank in ranks:
+        rank.send_signal(signal.SIGSTOP)
+    time.sleep(float(os.environ["SUSPENDED"]))
+    for rank in ranks:
+        rank.send_signal(signal.SIGCONT)
+    time.sleep(1)
 ranks[-1].send_signal(number)
 for rank, process in enumerate(ranks):
     said = process.communicate(timeout=120)[1]
