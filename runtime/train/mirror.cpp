@@ -138,44 +138,58 @@ Status Mirror::writeFile(const std::string &into, int64_t owner) const {
   return writeRankFile(into, owner, boxes, run);
 }
 
-Status Mirror::save(int64_t step, const SamplerState &sampler) {
-  SnapshotManifest manifest = ofPlan;
-  manifest.step = step, manifest.sampler = sampler, manifest.run = run;
+Status Mirror::writeOwn(const std::string &partial) const {
   std::error_code failure;
-  const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
   fs::remove_all(partial, failure);
   fs::create_directories(partial, failure);
   if (failure) return runError(fmt::format("{}: cannot be made: {}", partial, failure.message()));
   CLEAVE_RETURN_IF_ERROR(writeFile(partial, self));
-  CLEAVE_RETURN_IF_ERROR(replicate(partial));
-  CLEAVE_RETURN_IF_ERROR(noteFiles(partial, std::move(manifest)));
+  const int before = (self + processes - distance) % processes;
+  return processes > 1 && holdsAllOf(self, before) ? writeFile(partial, before) : Status::ok();
+}
+
+Result<std::string> Mirror::save(int64_t step, const SamplerState &sampler) {
+  SnapshotManifest manifest = ofPlan;
+  manifest.step = step, manifest.sampler = sampler, manifest.run = run;
+  std::error_code failure;
+  const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
+  Status kept = writeOwn(partial);
+  CLEAVE_RETURN_IF_ERROR(replicate(partial, kept));
+  if (kept) kept = noteFiles(partial, std::move(manifest));
+  Result<uint64_t> failed = engine.fabric().control().allReduceMax(kept ? 0 : 1, limit);
+  if (!failed) return failed.status();
+  if (*failed != 0) {
+    fs::remove_all(partial, failure);
+    return kept.message();
+  }
   fs::remove_all(whole, failure);
   fs::rename(partial, whole, failure);
   if (failure) return runError(fmt::format("{}: cannot be put in place: {}", whole, failure.message()));
   std::vector<int64_t> steps = stepsHere();
   for (size_t i = 0; i + keptSteps < steps.size(); ++i) fs::remove_all(stepFolder(steps[i], false), failure);
-  return Status::ok();
+  return std::string();
 }
 
-// This process' file to its neighbour, and the file of the one whose neighbour this is.
-Status Mirror::replicate(const std::string &partial) const {
+// This process' file to its neighbour, nothing if it could not be written, and the file of the one whose neighbour this
+// is. `kept`: whether all that is to be here is.
+Status Mirror::replicate(const std::string &partial, Status &kept) const {
   if (processes == 1) return Status::ok();
   const int next = (self + distance) % processes, before = (self + processes - distance) % processes;
   std::vector<Blob> sends;
   std::vector<int> receives;
   if (!holdsAllOf(next, self)) {
-    Result<std::shared_ptr<MappedFile>> own = MappedFile::open(partial + "/" + rankFileName(self));
-    if (!own) return own.status();
-    sends.push_back({next, std::string((*own)->bytes())});
+    sends.push_back({next, ""});
+    if (kept) {
+      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(partial + "/" + rankFileName(self));
+      if (file) sends.back().bytes = (*file)->bytes();
+      kept = file.status();
+    }
   }
-  if (holdsAllOf(self, before))
-    CLEAVE_RETURN_IF_ERROR(writeFile(partial, before));
-  else
-    receives.push_back(before);
+  if (!holdsAllOf(self, before)) receives.push_back(before);
   Result<std::vector<std::string>> received = engine.fabric().exchange(sends, receives, limit);
   if (!received) return received.status();
   for (const std::string &bytes : *received)
-    CLEAVE_RETURN_IF_ERROR(writeFileAtomically(bytes, partial + "/" + rankFileName(before)));
+    if (kept && !bytes.empty()) kept = writeFileAtomically(bytes, partial + "/" + rankFileName(before));
   return Status::ok();
 }
 

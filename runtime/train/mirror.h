@@ -38,8 +38,8 @@ public:
 
   // Of which training states are kept, and collected: SnapshotManifest::run. Empty: of any.
   void setRun(const std::string &of) { run = of; }
-  // Error: no room, a process that does not answer.
-  Status save(int64_t step, const SamplerState &sampler);
+  // Why this process cannot keep its part, such as no room: then none keeps the step. Error: a process does not answer.
+  Result<std::string> save(int64_t step, const SamplerState &sampler);
   // Brings the files of the newest step that the processes have together into this one's folder, those that it needs
   // and lacks, and gives it: a snapshot. Empty: there is none. Error: a process does not answer, no room.
   Result<std::string> recover();
@@ -49,7 +49,8 @@ private:
   std::vector<int64_t> stepsHere() const; // the oldest first
   bool holdsAllOf(int64_t holder, int64_t owner) const;
   Status writeFile(const std::string &into, int64_t owner) const;
-  Status replicate(const std::string &partial) const;
+  Status writeOwn(const std::string &partial) const;
+  Status replicate(const std::string &partial, Status &kept) const;
   nlohmann::json inventory() const;
   Result<std::vector<nlohmann::json>> inventories() const;
   bool needs(const nlohmann::json &boxes) const;

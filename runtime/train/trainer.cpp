@@ -83,6 +83,7 @@ private:
   }
   bool isMirrorDue(int64_t step) const { return mirror && step < total && step % options.mirrorEvery == 0; }
   Status save(std::optional<double> evalLoss);
+  Status mirrorState();
   bool isBest(const StepMetrics &step) const;
   void tell(const StepMetrics &step);
   void tellSlowData(const StepMetrics &step);
@@ -106,6 +107,7 @@ private:
   // Steps may run into each other where this trainer takes them all.
   bool ownsLoop = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
+  std::string mirrorObstacle;           // why this process kept no mirror of its last step
   std::string resumedFrom;              // a snapshot
   std::string run;                      // SnapshotManifest::run
   std::vector<std::string> candidates;  // on rank 0: snapshots that were not proposed yet, the newest last
@@ -297,6 +299,17 @@ Status PlanTrainer::save(std::optional<double> evalLoss) {
 }
 
 Status PlanTrainer::snapshot() {
+// Where there is no room the run goes on without, and says so once.
+Status PlanTrainer::mirrorState() {
+  Result<std::string> obstacle = mirror->save(done, data->before(done));
+  if (!obstacle) return obstacle.status();
+  if (!obstacle->empty() && mirrorObstacle.empty())
+    warn(fmt::format("the state of step {} is not mirrored, which is tried again after later steps: {}", done,
+                     *obstacle));
+  mirrorObstacle = *obstacle;
+  return Status::ok();
+}
+
   if (!saver) return inputError("no snapshot folder was given");
   CLEAVE_RETURN_IF_ERROR(save({}));
   return saver->finish();
@@ -439,7 +452,7 @@ Status PlanTrainer::runToEnd() {
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
-    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirror->save(done, data->before(done)));
+    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
     if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
