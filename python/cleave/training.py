@@ -21,7 +21,8 @@ class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_char_p), ("model", ctypes.c_char_p),
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
-                ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int)]
+                ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
+                ("on_lost_data", ctypes.c_void_p)]
 
 
 class _Metrics(ctypes.Structure):
@@ -38,7 +39,7 @@ def _library():
             break
     else:
         raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
-    if library.cleave_runtime_version() < 5:
+    if library.cleave_runtime_version() < 6:
         raise CleaveError("libcleave_runtime.so is older than this module", 2)
     handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
     for name, result, arguments in [
@@ -72,16 +73,20 @@ class Trainer:
     plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot. data: replaces the
     recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
     makes a Trainer and is one rank. accept_changes: resume, too, where the model, the loss or the seed is another than in
-    the snapshot.
+    the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step under way; the
+    step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False, accept_changes=False):
+                 trust_code=False, accept_changes=False, on_lost=None):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
+        tell = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+        self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
-                           step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes))
+                           step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
+                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None)
         self._handle = self._library.cleave_open(_bytes(getattr(plan, "path", plan)), ctypes.byref(options))
         if not self._handle:
             raise self._error(None)

@@ -84,6 +84,10 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.threads = options.threads;
   train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;
+  if (options.on_lost)
+    train.onLost = [tell = options.on_lost, of = options.on_lost_data](const std::string &why, bool isStuck) {
+      if (!isStuck) tell(why.c_str(), of);
+    };
   if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
   if (!trainer) return trainer.status();

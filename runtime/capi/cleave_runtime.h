@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 5
+#define CLEAVE_RUNTIME_VERSION 6
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -42,6 +42,10 @@ typedef struct {
   int trust_code;         /* this plan is trusted, now and later: the caller knows where it comes from */
   int check_weights;      /* as `cleave run --check-weights` */
   int accept_changes;     /* as `cleave run --accept-changes` */
+  /* Told at once, on a thread of the library, that another rank ends the step under way, and why. cleave_step gives
+   * status 4 when the threads of the step come back; the library ends no process. It calls nothing of the library. */
+  void (*on_lost)(const char *why, void *on_lost_data);
+  void *on_lost_data;
 } cleave_options;
 
 typedef struct {
@@ -67,10 +71,11 @@ const char *cleave_input_name(const cleave_training *training, int index);
 int64_t cleave_input_bytes(const cleave_training *training, int index);
 /* Its elements, "f32", "bf16", "i64", ...; null beyond the last. */
 const char *cleave_input_type(const cleave_training *training, int index);
-/* Sizes of a global batch of it, the first `most` of them into `sizes`; returns how many there are, -1 beyond the last. */
+/* Sizes of a global batch of it, the first `most` of them into `sizes`; returns how many there are, -1 beyond the last.
+ */
 int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most);
-/* Where samples have several lengths (the recipe's data.lengths): how many, else 1; and the sizes of a global batch of an
- * input in the step of each, the shortest first. cleave_input_shape and cleave_input_bytes are the longest's. */
+/* Where samples have several lengths (the recipe's data.lengths): how many, else 1; and the sizes of a global batch of
+ * an input in the step of each, the shortest first. cleave_input_shape and cleave_input_bytes are the longest's. */
 int cleave_lengths(const cleave_training *training);
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most);
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.

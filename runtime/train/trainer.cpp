@@ -139,7 +139,8 @@ Status PlanTrainer::open() {
                                 .debug = options.debug,
                                 .graphs = options.graphs,
                                 .limits = options.limits,
-                                .tell = options.onNote};
+                                .tell = options.onNote,
+                                .onLost = options.onLost};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
   if (!made) return made.status();
   engine = std::move(*made);
@@ -298,7 +299,6 @@ Status PlanTrainer::save(std::optional<double> evalLoss) {
   return saver->save({.step = done, .sampler = data->before(done), .evalLoss = evalLoss});
 }
 
-Status PlanTrainer::snapshot() {
 // Where there is no room the run goes on without, and says so once.
 Status PlanTrainer::mirrorState() {
   Result<std::string> obstacle = mirror->save(done, data->before(done));
@@ -310,6 +310,7 @@ Status PlanTrainer::mirrorState() {
   return Status::ok();
 }
 
+Status PlanTrainer::snapshot() {
   if (!saver) return inputError("no snapshot folder was given");
   CLEAVE_RETURN_IF_ERROR(save({}));
   return saver->finish();
@@ -496,10 +497,10 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOp
 Status train(const plan::Plan &plan, const TrainOptions &options) {
   PlanTrainer trainer(plan, options);
   Status status = trainer.open();
+  if (status && options.onBegin) options.onBegin();
   if (status) status = trainer.runToEnd();
   if (!status && status.exitStatus() != int(ErrorKind::Stopped)) trainer.giveUp(status);
   return status;
 }
 
 } // namespace cleave::runtime
-  if (status && options.onBegin) options.onBegin();

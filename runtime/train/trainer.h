@@ -65,6 +65,7 @@ struct TrainOptions {
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
   std::function<void(const std::string &)> onWarning = {}; // on any process and thread: what could not be written
   std::function<void()> onBegin = {}; // on every process: all have met and hold their state, the first step begins
+  std::function<void(const std::string &why, bool isStuck)> onLost = {}; // see ExecutorOptions
   // The signal that asks this process to stop, or 0: the run ends after a step that all processes agree on, with a
   // snapshot and ErrorKind::Stopped. On all processes or on none.
   std::function<int()> stopAsked = {};

@@ -125,6 +125,11 @@ int train(RunOptions &options, int attempt) {
   options.train.onWarning = [&](const std::string &text) { progress.note("cleave: warning: " + text); };
   options.train.onBegin = beginSteps;
   options.train.stopAsked = stopSignal;
+  options.train.onLost = [](const std::string &why, bool isStuck) {
+    if (!isStuck) return;
+    fmt::print(stderr, "cleave: error: {}\n", why);
+    ::_exit(static_cast<int>(ErrorKind::RunFailed));
+  };
   std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
   Status status = runtime::train(*plan, options.train);
   progress.finish();

@@ -109,7 +109,11 @@ void Executor::startWatch(const ExecutorOptions &options) {
     of.groups.push_back(programOf(source, meshOfPlan, device));
   for (int64_t device : connection->localDevices()) of.local.push_back(static_cast<int>(device));
   of.reports = [this] { return reports(); };
-  of.onEnd = [this](const std::string &cause) { endBecause(cause); };
+  of.onEnd = [this, lost = options.onLost](const std::string &cause) {
+    endBecause(cause);
+    if (lost) lost(cause, false);
+  };
+  if (options.onLost) of.onStuck = [lost = options.onLost](const std::string &cause) { lost(cause, true); };
   watch = std::make_unique<Watch>(connection->healthLink(), std::move(of));
 }
 

@@ -30,6 +30,9 @@ struct ExecutorOptions {
   // GPUs: a routine that takes longer is stuck. CPUs: so long a rank may keep others waiting without coming further.
   TimeLimits limits = {};
   std::function<void(const std::string &)> tell = {}; // of ranks that are slower than others; null: nobody
+  // Another rank ends a routine of this process, and why: at once, and, if `isStuck`, ten seconds later because a
+  // thread has not come back. On another thread; null: nobody.
+  std::function<void(const std::string &why, bool isStuck)> onLost = {};
 };
 
 class Executor {

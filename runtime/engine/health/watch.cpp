@@ -1,7 +1,6 @@
 #include "runtime/engine/health/watch.h"
 #include "runtime/engine/comm/tree_operation.h"
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@ namespace {
 constexpr auto restOfLine = std::chrono::milliseconds(20); // of one that wakes nobody; so often the watch may stop
 constexpr auto causeTime = std::chrono::seconds(5);
 constexpr double leavingSeconds = 2, stuckSeconds = 10, secondsBetweenNotes = 60;
-constexpr int failedStatus = 4;
 
 std::chrono::milliseconds periodFor(double timeoutSeconds) {
   return std::chrono::milliseconds(std::clamp<int64_t>(static_cast<int64_t>(timeoutSeconds * 1000 / 20), 50, 500));
@@ -96,18 +94,17 @@ void Watch::turn(std::unique_lock<std::mutex> &guard, double awake) {
     options.onEnd(text);
     guard.lock();
   }
-  endIfStuck(awake);
+  tellIfStuck(awake);
   if (!line || line->rank() == 0) tellStragglers();
 }
 
-// A thread of this process that does not come back from what it does holds the process: it ends without it.
-void Watch::endIfStuck(double awake) {
+// A thread of this process that does not come back from what it does holds the process.
+void Watch::tellIfStuck(double awake) {
   bool isBusy = std::ranges::any_of(own, [](const RankReport &report) { return report.state == RankReport::Busy; });
   endingFor = options.aborted->raised() && isBusy && !why.empty() ? endingFor + awake : 0;
-  if (endingFor < stuckSeconds) return;
-  fmt::print(stderr, "cleave: error: {}\n", why);
-  std::fflush(stderr);
-  ::_exit(failedStatus);
+  if (endingFor < stuckSeconds || !options.onStuck) return;
+  endingFor = 0;
+  options.onStuck(why);
 }
 
 void Watch::tellOwn() {

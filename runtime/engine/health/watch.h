@@ -30,6 +30,8 @@ struct WatchOptions {
   std::vector<int> local = {};
   // The run ends while a rank of this process is in a routine, and why. On the watch's thread.
   std::function<void(const std::string &)> onEnd = {};
+  // The same, ten seconds after it if a rank's thread has not come back. Null: nobody.
+  std::function<void(const std::string &)> onStuck = {};
   std::function<void(const std::string &)> tell = {}; // of stragglers, on rank 0; null: nobody
 };
 
@@ -59,7 +61,7 @@ private:
   bool haveChildrenLeft() const;
   void tellStragglers();
   bool mayLeave();
-  void endIfStuck(double awake);
+  void tellIfStuck(double awake);
 
   HealthLink *const line;
   const std::vector<int> neighbours; // on the tree

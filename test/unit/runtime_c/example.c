@@ -1,8 +1,12 @@
-/* example PLAN SNAPSHOTS STEPS [resume]: trains a plan with inputs "x" and "t" on data of its own, snapshots, prints. */
+/* example PLAN SNAPSHOTS STEPS [resume|impatient]: trains a plan with inputs "x" and "t" on data of its own, snapshots,
+ * prints.
+ */
 #include "cleave_runtime.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void lost(const char *why, void *data) { fprintf(stderr, "%s %s\n", (const char *)data, why); }
 
 static int fail(const cleave_training *training) {
   fprintf(stderr, "error: %s\n", cleave_error(training));
@@ -17,6 +21,9 @@ int main(int argc, char **argv) {
   options.snapshots = argv[2];
   options.trust_code = 1; /* the caller's own plan */
   options.resume = argc > 4 && strcmp(argv[4], "resume") == 0;
+  options.step_timeout = argc > 4 && strcmp(argv[4], "impatient") == 0 ? 2 : 0;
+  options.on_lost = lost;
+  options.on_lost_data = "lost:";
   cleave_training *training = cleave_open(argv[1], &options);
   if (!training) return fail(NULL);
   float *bound[8] = {0}; /* read in every step */
@@ -34,6 +41,7 @@ int main(int argc, char **argv) {
   while (cleave_steps_done(training) < atoi(argv[3])) {
     if (cleave_step(training, &metrics)) return fail(training);
     printf("step %lld loss %a\n", (long long)metrics.step, metrics.loss);
+    fflush(stdout);
   }
   double sum = 0;
   for (int i = 0; cleave_parameter_name(training, i); ++i) {

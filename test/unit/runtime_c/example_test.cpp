@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -58,6 +59,31 @@ TEST_F(RuntimeC, LeavesTheOpenMpOfItsHostAlone) {
   int status = 0;
   std::string out = shell(std::string(RUNTIME_C_OPENMP) + " " + path() + " 4", status);
   EXPECT_EQ(status, 0) << out;
+}
+
+// The program itself ends, after its call has failed.
+TEST_F(RuntimeC, IsToldOfALostRank) {
+  int status = 0;
+  std::ofstream(folder / "ranks.sh") << R"(export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1
+for try in 1 2 3; do # the port may be another program's
+  export MASTER_PORT=$((20000 + RANDOM % 12000))
+  for rank in 0 1 2 3; do RANK=$rank "$@" >out$rank 2>&1 & pid[$rank]=$!; done
+  until grep -q 'step 3 ' out2 || ! kill -0 ${pid[2]} 2>/dev/null; do sleep 0.05; done
+  grep -q 'step 3 ' out2 && break
+  kill -9 ${pid[*]}
+done
+kill -STOP ${pid[1]}
+for rank in 0 2 3; do wait ${pid[$rank]}; echo "rank $rank: $?"; grep -v ^step out$rank; done
+kill -9 ${pid[1]}
+)";
+  const std::string out = shell("cd " + folder.string() + " && bash ranks.sh " + RUNTIME_C_EXAMPLE + " " + path() +
+                                    " snapshots 100000000 impatient",
+                                status);
+  for (const char *rank : {"0", "2", "3"}) {
+    const std::string why = "rank 1 does not answer for [^\n]*";
+    EXPECT_THAT(out,
+                testing::ContainsRegex(std::string("rank ") + rank + ": 4\nlost: " + why + "\nerror: [^\n]*" + why));
+  }
 }
 
 TEST_F(RuntimeC, SaysWhatIsWrong) {

@@ -125,5 +125,22 @@ TEST(Watches, ARankInOneProcessThatComesNoFurtherEndsTheRun) {
   EXPECT_THAT(cause, testing::StartsWith("the others wait for rank 1 ("));
 }
 
+// Only a program that owns the process may end it.
+TEST(Watches, AThreadThatDoesNotComeBackIsTold) {
+  AbortFlag aborted;
+  std::atomic<int> ended{0}, stuck{0};
+  WatchOptions options{.timeoutSeconds = 0.5, .groups = {0, 0}, .aborted = &aborted, .local = {0, 1}};
+  options.reports = [] { return std::vector{in(State::Waiting, 4), in(State::Busy, 4)}; };
+  options.onEnd = [&](const std::string &) { ++ended, aborted.raise(); };
+  options.onStuck = [&](const std::string &why) {
+    EXPECT_THAT(why, testing::StartsWith("the others wait for rank 1 ("));
+    ++stuck;
+  };
+  Watch watch(nullptr, options);
+  for (int look = 0; look < 6000 && stuck == 0; ++look) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(stuck, 1);
+}
+
 } // namespace
 } // namespace cleave::runtime
