@@ -265,15 +265,16 @@ void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, Planne
   if (!request.recipe.data || !request.recipe.data->pack) return;
   const std::vector<int64_t> &lengths = request.recipe.data->lengths;
   auto fields = runtime::fieldsOf(plan);
-  if (!fields) return; // the run says why
+  auto settings = runtime::parseDataSettings(request.recipe.dataYaml());
+  if (!fields || !settings) return; // the run says why
   if (lengths.size() == 1) runtime::markLength(fields->back(), lengths.back());
   for (const runtime::Field &field : fields->back())
-    if (const runtime::Content content = runtime::contentOf(field);
+    if (const runtime::Content content = runtime::contentOf(field, *settings);
         content == runtime::Content::Mask || content == runtime::Content::Segments)
       return;
   planned.warnings.push_back(
       fmt::format("data.pack: samples that share a row see each other, for the model has no input "
-                  "that tells them apart: a mask of [{0}, {0}] or segment_ids of [{0}]",
+                  "that tells them apart: a mask of [{0}, {0}] (data.fill) or segment_ids of [{0}]",
                   lengths.back()));
   request.warn(planned.warnings.back());
 }

@@ -118,6 +118,8 @@ constexpr Key all[] = {
   {"data.std", "`images`: likewise", "1"},
   {"data.fields", "`arrays`: which array an input takes, where their names differ", "the input's name"},
   {"data.fields.*", "name of the array for this input", ""},
+  {"data.fill", "`arrays`, `chars`, `tokens`: what inputs take that the data does not have ([below](#inputs-without-data))", "by name"},
+  {"data.fill.*", "`tokens`, `ones`, `zeros`, `positions`, `segments` or `mask`", ""},
   {"data.lengths", "`arrays`, `tokens`, `synthetic`: lengths of sequences, such as `[128, 256, 512]`; a step has the least that its longest sample fits in ([below](#lengths))", "the model's one"},
   {"data.length_dims", "the dimensions of `dims` that are a sequence's length", "those with the size of the longest, but for the batch"},
   {"data.pack", "`true`: samples stand side by side in rows of the longest length", "`false`"},

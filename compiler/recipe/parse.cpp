@@ -231,6 +231,19 @@ void findLengthDims(MapReader &reader, Recipe &recipe) {
                                     longest, longest));
 }
 
+// What inputs take that the data does not have (runtime/train/data/settings.h has the words, too).
+void readFill(MapReader &reader, Data &data) {
+  static const std::vector<std::string> words = {"tokens", "ones", "zeros", "positions", "segments", "mask"};
+  MapReader fill = reader.map("fill");
+  for (const std::string &key : fill.keys()) {
+    fill.text(key, data.fill[key]);
+    if (std::ranges::find(words, data.fill[key]) == words.end()) fill.unknownWord(key, data.fill[key], words);
+  }
+  if (!data.fill.empty() && data.kind != DataKind::Arrays && data.kind != DataKind::Tokens &&
+      data.kind != DataKind::Chars)
+    reader.fail("fill", fmt::format("'data.fill' is for arrays, tokens and chars, this is {}", toString(data.kind)));
+}
+
 void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   if (!reader.has("kind"))
     reader.fail("kind", "'data' needs a 'kind': arrays, tokens, chars, cifar10, images or synthetic");
@@ -251,6 +264,7 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.numbers("std", data.std, {.above = 0});
   MapReader fields = reader.map("fields");
   for (const std::string &key : fields.keys()) fields.text(key, data.fields[key]);
+  readFill(reader, data);
   readLengths(reader, data);
   static const std::vector<std::string> types = {"uint16", "uint32", "int32", "int64"};
   if (!data.dtype.empty() && std::find(types.begin(), types.end(), data.dtype) == types.end())

@@ -153,6 +153,7 @@ struct Data {
   std::vector<double> mean, std;             // images: of one channel or of each; empty: 0 and 1
   int64_t samples = 0;                       // synthetic: samples an epoch; 0: 1024 batches' worth
   std::map<std::string, std::string> fields; // input or label name -> array name, where they differ
+  std::map<std::string, std::string> fill;   // input name -> what it takes, where the data does not have it
   std::vector<int64_t> lengths;              // of the sequences that a step may have, ascending; empty: one
   std::vector<std::string> lengthDims;       // symbolic dimensions that are as long; filled when the recipe is read
   bool pack = false;                         // of lengths: samples share a row

@@ -132,6 +132,10 @@ void writeData(MapWriter &to, const Data &data) {
     to.map("fields", [&] {
       for (const auto &[field, array] : data.fields) to.text(field.c_str(), array);
     });
+  if (!data.fill.empty())
+    to.map("fill", [&] {
+      for (const auto &[field, word] : data.fill) to.text(field.c_str(), word);
+    });
   if (data.lengths.empty()) return;
   to.integers("lengths", data.lengths).texts("length_dims", data.lengthDims).boolean("pack", data.pack);
   to.boolean("causal", data.causal.value_or(data.kind == DataKind::Tokens));

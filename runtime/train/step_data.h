@@ -31,6 +31,7 @@ public:
 
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
+  std::string filled() const { return data.empty() ? "" : data.back().filled; }
   bool evaluates() const { return evaluateEvery > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
 

@@ -191,6 +191,7 @@ Status PlanTrainer::openState() {
     mirror = std::make_unique<Mirror>(source, *engine, options.runFolder, options.limits.step);
   }
   CLEAVE_RETURN_IF_ERROR(goOn());
+  if (std::string filled = data->filled(); !filled.empty()) note("inputs that the data does not have: " + filled);
   if (!resumedFrom.empty()) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();

@@ -138,7 +138,7 @@ def main():
         (folder / "recipe.yaml").write_text(
             f"dims: {{batch: {BATCH}, seq: {LENGTHS[-1]}}}\nloss: {{kind: softmax_cross_entropy, ignore_index: -100}}\n"
             "optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.1}\nclip_norm: 1.0\n"
-            f"data: {data}, shuffle: false, lengths: {LENGTHS}{', pack: true' if pack else ''}}}\n")
+            f"data: {data}, shuffle: false, lengths: {LENGTHS}{', pack: true, fill: {mask: mask}' if pack else ''}}}\n")
         net.double()
         rows = rows_of(samples, pack)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)

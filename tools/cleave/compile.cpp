@@ -91,21 +91,24 @@ Status writePlan(const plan::Plan &plan, const std::string &output, const std::o
   return Status::ok();
 }
 
-// Why `cleave run` would refuse the recipe's data. Data that is not here, or that the recipe does not name, is not
-// looked at: the run may be elsewhere. Nor is a large file, which takes long to look through.
-Status checkData(const plan::Plan &plan) {
+// The inputs that the recipe's data does not have and Cleave fills; or why `cleave run` would refuse the data. Data
+// that is not here, or that the recipe does not name, is not looked at: the run may be elsewhere. Nor is a large file,
+// which takes long to look through.
+Result<std::string> checkData(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
-  if (yaml.empty()) return Status::ok();
+  if (yaml.empty()) return std::string();
   auto settings = runtime::parseDataSettings(yaml);
   if (!settings) return settings.status();
   constexpr uintmax_t large = uintmax_t(1) << 30; // bytes
-  if (settings->path.empty() || !std::filesystem::exists(settings->path)) return Status::ok();
+  if (settings->path.empty() || !std::filesystem::exists(settings->path)) return std::string();
   if (std::error_code error;
       std::filesystem::is_regular_file(settings->path) && std::filesystem::file_size(settings->path, error) > large)
-    return Status::ok();
+    return std::string();
   auto fields = runtime::fieldsOf(plan);
   if (!fields) return fields.status();
-  return runtime::openData(yaml, fields->back()).status();
+  auto opened = runtime::openData(yaml, fields->back());
+  if (!opened) return opened.status();
+  return opened->filled;
 }
 
 Status prove(const plan::Plan &plan, size_t mostExpressions, std::optional<report::ReportedProof> &told) {
@@ -164,13 +167,15 @@ int runCompile(const CompileOptions &options) {
   if (!compiled) return fail(compiled.status());
   compiled->report = withOrigin(std::move(compiled->report), request->recipe.resolved());
   if (Status sound = check(compiled->plan, options, compiled->report.proof); !sound) return fail(sound);
-  compiled->plan.set_report_json(report::renderJson(compiled->report));
-  if (Status data = checkData(compiled->plan); !data)
-    request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", data.message()));
+  if (Result<std::string> filled = checkData(compiled->plan); !filled)
+    request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", filled.status().message()));
+  else if (!filled->empty())
+    compiled->report.notes.push_back("inputs that the data does not have: " + *filled);
   Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);
   std::FILE *beside = options.output == "-" ? stderr : stdout;
   if (options.json)
+  compiled->plan.set_report_json(report::renderJson(compiled->report));
     written = writeText("-", report::renderJson(compiled->report));
   else
     print(beside,

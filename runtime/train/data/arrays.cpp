@@ -4,6 +4,7 @@
 #include "runtime/train/data/sequence.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,15 +13,19 @@ namespace {
 
 class ArrayDataset : public Dataset {
 public:
-  ArrayDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<Array> arrays, int64_t samples)
-      : Dataset(std::move(fields), settings.shuffle), path(settings.path), arrays(std::move(arrays)), samples(samples) {
-  }
+  ArrayDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<RaggedSource> sources,
+               int64_t samples)
+      : Dataset(std::move(fields), settings.shuffle), path(settings.path), sources(std::move(sources)),
+        samples(samples) {}
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {
       if (of.withoutSamples) index = 0;
-      CLEAVE_RETURN_IF_ERROR(convertElements(arrays[field], index * of.elements(), of.elements(), of.dtype, out));
+      if (const RaggedSource &from = sources[field]; from.array)
+        CLEAVE_RETURN_IF_ERROR(convertElements(*from.array, index * of.elements(), of.elements(), of.dtype, out));
+      else
+        make(of, from.content, out);
       CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, path, index));
       out += of.bytes();
     }
@@ -28,36 +33,51 @@ public:
   }
 
 private:
+  // Positions are along the last dimension; all of them belong to one sample.
+  static void make(const Field &field, Content content, std::byte *out) {
+    const int64_t length = field.shape.empty() ? 1 : field.shape.back(), unit = byteSize(field.dtype);
+    for (int64_t i = 0; i < field.elements(); ++i)
+      storeNumber(field.dtype, content == Content::Positions ? double(i % length) : double(content != Content::Zeros),
+                  out + i * unit);
+  }
+
   std::string path;
-  std::vector<Array> arrays;
+  std::vector<RaggedSource> sources;
   int64_t samples;
 };
 
-// The array that the recipe names for the field, else the one of the field's name; `array` is null where the file has
-// none. Error: its type cannot serve.
+Status noArray(const Field &field, const std::string &wanted, const DataSettings &settings,
+               const std::map<std::string, Array> &file) {
+  std::vector<std::string> names;
+  for (const auto &[name, array] : file) names.push_back(name);
+  return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}{}", settings.path, wanted,
+                                field.label ? "labels" : "input", fmt::join(names, ", "),
+                                field.label ? "" : "; or " + fillAdvice(field.name)));
+}
+
+// The array that the recipe names for the field, else the one of the field's name; `array` is null where the field is
+// filled. Error: its type cannot serve, or the file has none and nothing says what else the field takes.
 struct FoundArray {
   std::string name;
   const Array *array = nullptr;
+  Content content = Content::Given;
 };
 Result<FoundArray> arrayFor(const Field &field, const DataSettings &settings,
                             const std::map<std::string, Array> &file) {
   auto renamed = settings.fields.find(field.name);
   FoundArray result{renamed == settings.fields.end() ? field.name : renamed->second};
   auto found = file.find(result.name);
-  if (found == file.end()) return result;
+  if (found == file.end() || settings.fill.contains(field.name)) {
+    result.content = contentOf(field, settings);
+    if (std::ranges::count(std::array{Content::Given, Content::Tokens, Content::NextTokens}, result.content))
+      return noArray(field, result.name, settings, file);
+    return result;
+  }
   result.array = &found->second;
   // Whether the types convert shows on no elements at all.
   if (Status converts = convertElements(*result.array, 0, 0, field.dtype, nullptr); !converts)
     return inputError(fmt::format("{}: array '{}': {}", settings.path, result.name, converts.message()));
   return result;
-}
-
-Status noArray(const Field &field, const std::string &wanted, const DataSettings &settings,
-               const std::map<std::string, Array> &file) {
-  std::vector<std::string> names;
-  for (const auto &[name, array] : file) names.push_back(name);
-  return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}", settings.path, wanted,
-                                field.label ? "labels" : "input", fmt::join(names, ", ")));
 }
 
 std::vector<int64_t> withoutOnes(std::span<const int64_t> shape) {
@@ -125,11 +145,8 @@ Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vec
   for (const Field &field : fields) {
     Result<FoundArray> found = arrayFor(field, settings, file);
     if (!found) return found.status();
-    const auto &[wanted, array] = *found;
-    const Content content = contentOf(field);
-    if (!array && (content == Content::Tokens || content == Content::NextTokens || field.lengthDims.empty()))
-      return noArray(field, wanted, settings, file);
-    RaggedSource &source = sources.emplace_back();
+    const auto &[wanted, array, content] = *found;
+    RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
     if (!array) continue;
     source.array = *array;
     const int64_t rows = field.lengthDims.empty() ? std::ssize(*samples) : elements;
@@ -149,13 +166,20 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
   Result<std::map<std::string, Array>> file = readArrays(settings.path);
   if (!file) return file.status();
   if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, *file);
-  std::vector<Array> arrays;
+  std::vector<RaggedSource> sources;
+  std::vector<Content> contents;
   int64_t samples = -1;
   for (const Field &field : fields) {
     Result<FoundArray> found = arrayFor(field, settings, *file);
     if (!found) return found.status();
-    const auto &[wanted, array] = *found;
-    if (!array) return noArray(field, wanted, settings, *file);
+    const auto &[wanted, array, content] = *found;
+    contents.push_back(content);
+    RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
+    if (!array) {
+      CLEAVE_RETURN_IF_ERROR(checkFill(field, content, settings));
+      continue;
+    }
+    source.array = *array;
     const bool once = field.withoutSamples && isWhole(*array, field);
     int64_t count = once ? samples : samplesIn(*array, field);
     if (count < 0 && !once)
@@ -168,11 +192,12 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
       return inputError(
           fmt::format("{}: array '{}' holds {} samples, the ones before it {}", settings.path, wanted, count, samples));
     samples = once ? samples : count;
-    arrays.push_back(*array);
   }
   if (samples <= 0) return inputError(settings.path + ": holds no samples");
-  return splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(arrays), samples),
-                      settings.trainSplit);
+  DataSource source =
+      splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(sources), samples), settings.trainSplit);
+  source.filled = filledText(fields, contents);
+  return source;
 }
 
 } // namespace cleave::runtime

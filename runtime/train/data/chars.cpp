@@ -46,6 +46,8 @@ void encode(char32_t code, std::string &out) {
   push(0x80 | (code & 0x3f));
 }
 
+  Result<std::vector<Content>> contents = contentsOf(settings, fields);
+  if (!contents) return contents.status();
 } // namespace
 
 Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields) {
@@ -66,8 +68,9 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
     number = next++;
     encode(code, source.vocabulary);
   }
-  for (const Field &field : fields)
-    if (field.upperBound > 0 && field.upperBound < next)
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (const Field &field = fields[i]; field.upperBound > 0 && field.upperBound < next &&
+                                        ((*contents)[i] == Content::Tokens || (*contents)[i] == Content::NextTokens))
       return inputError(fmt::format("{}: has {} different characters, but the model's '{}' knows only {}",
                                     settings.path, next, field.name, field.upperBound));
   auto tokens = std::make_shared<std::vector<int32_t>>(text->size());
@@ -75,7 +78,7 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
 
   auto total = static_cast<int64_t>(tokens->size());
   TokenAt tokenAt = [tokens](int64_t i) { return (*tokens)[static_cast<size_t>(i)]; };
-  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle};
+  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle, *contents};
   CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
   return source;
 }

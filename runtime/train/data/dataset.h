@@ -23,10 +23,10 @@ struct Field {
   plan::DType dtype = plan::DTYPE_INVALID;
   std::vector<int64_t> shape; // without the dimension of samples; empty: one number a sample
   bool label = false;
-  int64_t upperBound = 0;            // integers are below it; 0: not known
-  std::optional<int64_t> least = {}; // one below it, or not below upperBound, is an error; none: it may be
-  std::vector<int64_t> ignored = {}; // are no error, wherever they are
-  bool withoutSamples = false;       // `shape` is the whole input, the same for all samples of a step
+  int64_t upperBound = 0;              // integers are below it; 0: not known
+  std::optional<int64_t> least = {};   // one below it, or not below upperBound, is an error; none: it may be
+  std::vector<int64_t> ignored = {};   // are no error, wherever they are
+  bool withoutSamples = false;         // `shape` is the whole input, the same for all samples of a step
   std::vector<size_t> lengthDims = {}; // dimensions of `shape` that are as long as a step's samples (lengths.h)
 
   int64_t elements() const;
@@ -60,6 +60,7 @@ struct DataSource {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> evaluation; // null without train_split below 1 or test files
   std::string vocabulary;              // chars: the symbols (bytes) in the order of their numbers; else ""
+  std::string filled;                  // inputs that the data does not give (sequence.h), for a person
 };
 
 struct DataOptions {

@@ -2,7 +2,6 @@
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
@@ -11,12 +10,6 @@
 
 namespace cleave::runtime {
 namespace {
-
-void store(plan::DType type, double value, std::byte *out) {
-  if (isFloat(type)) return storeFloat(type, value, out);
-  const auto whole = static_cast<int64_t>(value);
-  std::memcpy(out, &whole, static_cast<size_t>(byteSize(type))); // little-endian
-}
 
 // What the datasets of all lengths share.
 struct RaggedData {
@@ -56,7 +49,7 @@ public:
         return inputError(fmt::format("{}: row {} has {} positions, input '{}' takes {}", data->settings.path, row,
                                       data->positionsOf(row), field.name, whole.count));
       if (const RaggedSource &source = data->sources[number]; !source.array)
-        make(field, pieces, out);
+        make(field, source.content, pieces, out);
       else if (field.lengthDims.empty())
         CLEAVE_RETURN_IF_ERROR(
             convertElements(*source.array, row * field.elements(), field.elements(), field.dtype, out));
@@ -82,16 +75,15 @@ private:
           convertElements(*source.array, (piece.begin + source.shift) * inner, piece.count * inner, field.dtype, out));
       out += piece.count * inner * unit;
     }
-    for (; out < end; out += unit) store(field.dtype, pad, out);
+    for (; out < end; out += unit) storeNumber(field.dtype, pad, out);
     return Status::ok();
   }
 
-  void make(const Field &field, std::span<const SamplePart> pieces, std::byte *out) const {
-    const Content content = contentOf(field);
+  void make(const Field &field, Content content, std::span<const SamplePart> pieces, std::byte *out) const {
     if (content == Content::Mask) return makeMask(field, pieces, out);
     const int64_t unit = byteSize(field.dtype), length = lengthOfStep(field);
     int64_t position = 0;
-    auto put = [&](double value) { store(field.dtype, value, out + unit * position++); };
+    auto put = [&](double value) { storeNumber(field.dtype, value, out + unit * position++); };
     for (size_t piece = 0; piece < pieces.size(); ++piece)
       for (int64_t i = 0; i < pieces[piece].count; ++i)
         put(content == Content::Positions  ? static_cast<double>(i)
@@ -105,15 +97,15 @@ private:
     const int64_t unit = byteSize(field.dtype), length = lengthOfStep(field);
     const bool isAdded = isFloat(field.dtype);
     const double hidden = isAdded ? -std::numeric_limits<double>::infinity() : 0, seen = isAdded ? 0 : 1;
-    for (int64_t i = 0; i < length * length; ++i) store(field.dtype, hidden, out + unit * i);
+    for (int64_t i = 0; i < length * length; ++i) storeNumber(field.dtype, hidden, out + unit * i);
     int64_t begin = 0;
     for (const SamplePart &piece : pieces) {
       for (int64_t query = 0; query < piece.count; ++query)
         for (int64_t key = 0; key < (data->settings.causal ? query + 1 : piece.count); ++key)
-          store(field.dtype, seen, out + unit * ((begin + query) * length + begin + key));
+          storeNumber(field.dtype, seen, out + unit * ((begin + query) * length + begin + key));
       begin += piece.count;
     }
-    for (; begin < length; ++begin) store(field.dtype, seen, out + unit * (begin * length + begin));
+    for (; begin < length; ++begin) storeNumber(field.dtype, seen, out + unit * (begin * length + begin));
   }
 
   std::shared_ptr<const RaggedData> data;
@@ -139,7 +131,7 @@ Status checkField(const DataSettings &settings, const Field &field, const Ragged
   if (settings.pack && field.lengthDims.empty() && !field.withoutSamples)
     return inputError(
         fmt::format("data.pack: '{}' has one value for each sample, and packed samples share a row", field.name));
-  if (!source.array) return Status::ok();
+  if (!source.array) return checkFill(field, source.content, settings);
   if (field.lengthDims.empty() && !field.withoutSamples) return Status::ok();
   const bool isRow = field.lengthDims.size() == 1 && !field.withoutSamples &&
                      elementCount(std::span(field.shape).first(field.lengthDims.front())) == 1;
@@ -171,8 +163,10 @@ std::vector<size_t> rowsOf(const DataSettings &settings, const std::vector<Sampl
 Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> fields,
                               std::vector<RaggedSource> sources, std::vector<SamplePart> samples) {
   auto data = std::make_shared<RaggedData>();
+  std::vector<Content> contents;
   for (size_t i = 0; i < fields.size(); ++i) {
     CLEAVE_RETURN_IF_ERROR(checkField(settings, fields[i], sources[i]));
+    contents.push_back(sources[i].array ? Content::Given : sources[i].content);
     Result<double> pad = fields[i].lengthDims.empty() ? Result<double>(0.0) : padOf(settings, fields[i]);
     if (!pad) return pad.status();
     data->pads.push_back(*pad);
@@ -186,7 +180,10 @@ Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> f
   data->sources = std::move(sources);
   data->rows = rowsOf(settings, samples);
   data->pieces = std::move(samples);
-  return splitSamples(std::make_shared<RaggedDataset>(data, std::move(fields)), settings.trainSplit);
+  std::string filled = filledText(fields, contents);
+  DataSource source = splitSamples(std::make_shared<RaggedDataset>(data, std::move(fields)), settings.trainSplit);
+  source.filled = std::move(filled);
+  return source;
 }
 
 } // namespace cleave::runtime

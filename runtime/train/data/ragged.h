@@ -4,9 +4,9 @@
 //     padded   lengthOf 3, 2, 6                                         aaa.....  bb......  cccccc..
 //     packed   lengthOf 5, 6: in their order, as long as they fit       aaabb...  cccccc..
 //
-// Fields that the data does not have are made, by their names (sequence.h): which positions are tokens, where a
-// sample's positions begin anew, which sample of the row each belongs to, and a mask of [positions, positions] in which
-// those of one sample see each other. Padding sees itself, so that a softmax over its row is a number.
+// Fields that the data does not have are filled (sequence.h): which positions are tokens, where a sample's positions
+// begin anew, which sample of the row each belongs to, and a mask of [positions, positions] in which those of one
+// sample see each other. Padding sees itself, so that a softmax over its row is a number.
 #pragma once
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/dataset.h"
@@ -21,8 +21,9 @@ struct SamplePart {
 
 // Where a field's numbers come from.
 struct RaggedSource {
-  std::optional<Array> array; // none: they are made
+  std::optional<Array> array; // none: they are filled
   int64_t shift = 0;          // labels of tokens: the element behind
+  Content content = Content::Given;
 };
 
 // `sources`: one a field, whose lengthDims are filled. Fields without such a dimension take row i of their array for

@@ -1,20 +1,73 @@
 #include "runtime/train/data/sequence.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 namespace cleave::runtime {
 
-Content contentOf(const Field &field) {
-  auto has = [&](const char *word) { return field.name.find(word) != std::string::npos; };
+Content contentOf(const Field &field, const DataSettings &settings) {
+  static const std::map<std::string, Content> known = {
+      {"input_ids", Content::Tokens},       {"attention_mask", Content::Ones},      {"token_type_ids", Content::Zeros},
+      {"position_ids", Content::Positions}, {"cache_position", Content::Positions}, {"segment_ids", Content::Segments},
+      {"document_ids", Content::Segments},  {"seq_idx", Content::Segments}};
+  if (auto told = settings.fill.find(field.name); told != settings.fill.end()) return told->second;
   if (field.label) return Content::NextTokens;
-  if (field.lengthDims.size() == 2) return Content::Mask;
-  if (has("attention_mask")) return Content::Ones;
-  if (has("token_type")) return Content::Zeros;
-  if (has("position")) return Content::Positions;
-  if (has("segment") || has("document") || has("seq_idx")) return Content::Segments;
-  return Content::Tokens;
+  auto found = known.find(field.name);
+  if (found == known.end()) return Content::Given;
+  return found->second == Content::Ones && field.lengthDims.size() == 2 ? Content::Mask : found->second;
+}
+
+Result<std::vector<Content>> contentsOf(const DataSettings &settings, const std::vector<Field> &fields) {
+  std::vector<Content> contents;
+  for (const Field &field : fields) {
+    contents.push_back(contentOf(field, settings));
+    if (settings.lengths.empty()) CLEAVE_RETURN_IF_ERROR(checkFill(field, contents.back(), settings));
+  }
+  auto unknown = std::ranges::find(contents, Content::Given);
+  if (unknown == contents.end()) return contents;
+  const std::string &name = fields[static_cast<size_t>(unknown - contents.begin())].name;
+  if (std::ranges::count(contents, Content::Tokens) > 0 || std::ranges::count(contents, Content::Given) > 1)
+    return inputError(fmt::format("data of kind '{}' is one row of tokens, and does not say what input '{}' takes: {}",
+                                  settings.kind, name, fillAdvice(name)));
+  *unknown = Content::Tokens;
+  return contents;
+}
+
+Status checkFill(const Field &field, Content content, const DataSettings &settings) {
+  const bool isMask = content == Content::Mask, isRagged = !settings.lengths.empty();
+  const size_t dims = isMask ? 2 : 1;
+  const int64_t length = field.lengthDims.empty() ? 0 : field.shape[field.lengthDims.front()];
+  if (isRagged ? field.lengthDims.size() == dims && field.elements() == (isMask ? length * length : length) : !isMask)
+    return Status::ok();
+  return inputError(fmt::format(
+      "input '{}' is [{}] of a sample: `data` fills {}", field.name, fmt::join(field.shape, ", "),
+      isMask ? "a mask of [positions, positions], of data.lengths" : "one number for each position, of data.lengths"));
+}
+
+std::string filledText(const std::vector<Field> &fields, const std::vector<Content> &contents) {
+  std::vector<std::string> filled;
+  for (size_t i = 0; i < fields.size(); ++i)
+    for (const auto &[word, content] : contentWords)
+      if (content == contents[i] && content != Content::Tokens)
+        filled.push_back(fmt::format("{}: {}", fields[i].name, word));
+  return filled.empty() ? "" : fmt::format("{{{}}}", fmt::join(filled, ", "));
+}
+
+std::string fillAdvice(const std::string &name) {
+  std::vector<const char *> words;
+  for (const auto &[word, content] : contentWords) words.push_back(word);
+  return fmt::format("write `fill: {{{}: WORD}}` into the recipe's `data`, where WORD is one of {}", name,
+                     fmt::join(words, ", "));
+}
+
+void storeNumber(plan::DType type, double value, std::byte *out) {
+  if (isFloat(type)) return storeFloat(type, value, out);
+  const auto whole = static_cast<int64_t>(value);
+  std::memcpy(out, &whole, static_cast<size_t>(byteSize(type))); // little-endian
 }
 
 namespace {
@@ -28,7 +81,7 @@ public:
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
-    Content content = contentOf(of);
+    const Content content = settings.contents[field];
     int64_t unit = byteSize(of.dtype);
     for (int64_t index : indices)
       for (int64_t i = 0; i < settings.block; ++i, out += unit) {
@@ -37,10 +90,10 @@ public:
                         : content == Content::NextTokens ? tokenAt(at + 1)
                         : content == Content::Positions  ? i
                                                          : content != Content::Zeros;
-        if (of.upperBound > 0 && (value < 0 || value >= of.upperBound) &&
-            (content == Content::Tokens || content == Content::NextTokens))
-          return inputError(fmt::format("{}: token {} at position {} is outside of the model's {} ({})", settings.path,
-                                        value, at, of.upperBound, of.name));
+        if (of.upperBound > 0 && (value < 0 || value >= of.upperBound))
+          return inputError(fmt::format("{}: {} {} at position {} is outside of the model's {} ({})", settings.path,
+                                        content == Content::Positions ? "number" : "token", value, at, of.upperBound,
+                                        of.name));
         std::memcpy(out, &value, static_cast<size_t>(unit)); // little-endian
       }
     return Status::ok();
@@ -89,6 +142,7 @@ Status splitSequences(const SequenceSettings &settings, const std::vector<Field>
   Result<std::unique_ptr<Dataset>> train = makeSequences(settings, fields, tokenAt, 0, training);
   if (!train) return train.status();
   source.train = std::move(*train);
+  source.filled = filledText(fields, settings.contents);
   if (training >= total) return Status::ok();
   Result<std::unique_ptr<Dataset>> evaluation = makeSequences(settings, fields, tokenAt, training, total);
   if (!evaluation)

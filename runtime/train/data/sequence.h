@@ -6,32 +6,32 @@
 
 namespace cleave::runtime {
 
-// A language model's field, by its name and shape: what stands at a position.
-enum class Content {
-  Tokens,
-  NextTokens, // labels
-  Ones,       // attention_mask: this is a token
-  Zeros,      // token_type_ids
-  Positions,  // position_ids
-  Segments,   // segment_ids, document_ids: the number of the sample in its row, from 1
-  Mask,       // of [positions, positions]: which ones see each other
-};
-Content contentOf(const Field &field);
+// As `data.fill` says, else by a name that is exactly one of those in docs/reference/recipe.md.
+Content contentOf(const Field &field, const DataSettings &settings);
+// Those of data that is one row of tokens, which the only field that nothing is known of takes. Error: there are more.
+Result<std::vector<Content>> contentsOf(const DataSettings &settings, const std::vector<Field> &fields);
+// Error: it cannot be filled with this content.
+Status checkFill(const Field &field, Content content, const DataSettings &settings);
+// The fields that the data does not give, for a person: "{attention_mask: ones}"; "": none.
+std::string filledText(const std::vector<Field> &fields, const std::vector<Content> &contents);
+// What to write for a field that nothing is known of.
+std::string fillAdvice(const std::string &name);
+void storeNumber(plan::DType type, double value, std::byte *out);
 
-// The content of a language model's fields: "attention_mask" and "position_ids" style inputs are made, the
-// rest is tokens. `stride` is between the beginnings of neighbouring samples (1: CharDataset).
+// `stride` is between the beginnings of neighbouring samples (1: CharDataset).
 struct SequenceSettings {
   std::string path; // for messages
   int64_t block = 0;
   int64_t stride = 1;
   bool shuffle = true;
+  std::vector<Content> contents; // by field
 };
 
 // Number `i` of the sequence.
 using TokenAt = std::function<int64_t(int64_t)>;
 
-// Samples within [begin, end) of the sequence. Errors: fields that are not [block] integers, no token input, fewer than
-// block + 1 numbers.
+// Samples within [begin, end) of the sequence. Errors: fields that are not [block] integers, fewer than block + 1
+// numbers.
 Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
                                                TokenAt tokenAt, int64_t begin, int64_t end);
 // Samples of the first `trainSplit` of the `total` numbers to train on, of the rest, if any, to evaluate on.

@@ -1,4 +1,5 @@
 #include "runtime/train/data/settings.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <functional>
 #include <yaml-cpp/yaml.h>
@@ -13,6 +14,14 @@ template <typename Value> Setter into(Value DataSettings::*member) {
 }
 template <typename Value> Setter into(std::optional<Value> DataSettings::*member) {
   return [member](DataSettings &settings, const YAML::Node &value) { settings.*member = value.as<Value>(); };
+}
+
+void readFill(DataSettings &settings, const YAML::Node &value) {
+  for (const auto &[name, word] : value.as<std::map<std::string, std::string>>()) {
+    const auto *known = std::ranges::find(contentWords, word, &std::pair<const char *, Content>::first);
+    if (known == std::end(contentWords)) throw YAML::Exception(value.Mark(), fmt::format("'{}' is not known", word));
+    settings.fill[name] = known->second;
+  }
 }
 
 const std::map<std::string, Setter> &setters() {
@@ -30,6 +39,7 @@ const std::map<std::string, Setter> &setters() {
       {"mean", into(&DataSettings::mean)},
       {"std", into(&DataSettings::std)},
       {"fields", into(&DataSettings::fields)},
+      {"fill", readFill},
       {"lengths", into(&DataSettings::lengths)},
       {"length_dims", [](DataSettings &, const YAML::Node &) {}}, // the compiler's
       {"pack", into(&DataSettings::pack)},

@@ -9,12 +9,29 @@
 
 namespace cleave::runtime {
 
+// What stands at a position of an input.
+enum class Content {
+  Given,      // by the data
+  Tokens,     // of data that is one row of them
+  NextTokens, // labels
+  Ones,       // this is a token
+  Zeros,
+  Positions, // from 0 in each sample
+  Segments,  // the number of the sample in its row, from 1
+  Mask,      // of [positions, positions]: which ones see each other
+};
+// The words of `data.fill`.
+constexpr std::pair<const char *, Content> contentWords[] = {
+    {"tokens", Content::Tokens},       {"ones", Content::Ones},         {"zeros", Content::Zeros},
+    {"positions", Content::Positions}, {"segments", Content::Segments}, {"mask", Content::Mask}};
+
 struct DataSettings {
   std::string kind, path, dtype;
   int64_t block = 0, truncate = 0, samples = 0;
   double trainSplit = 1.0;
   bool shuffle = true, dropLast = false;
   std::map<std::string, std::string> fields;
+  std::map<std::string, Content> fill;
   int64_t size = 0;              // images
   std::vector<double> mean, std; // images: of one channel or of each
   std::vector<int64_t> lengths;  // of sequences, ascending; empty: one, the fields'

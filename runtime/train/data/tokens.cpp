@@ -64,7 +64,8 @@ Result<Array> readTokens(const DataSettings &settings) {
 
 // A sample is what stands up to a separator, with it, and its labels are the tokens behind. One that is longer than the
 // longest length becomes several.
-Result<DataSource> openDocuments(const DataSettings &settings, const std::vector<Field> &fields) {
+Result<DataSource> openDocuments(const DataSettings &settings, const std::vector<Field> &fields,
+                                 const std::vector<Content> &contents) {
   if (!settings.separator)
     return inputError("data.lengths of tokens needs data.separator, the token that ends a sample");
   Result<Array> array = readTokens(settings);
@@ -90,11 +91,11 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
         fmt::format("{}: the separator {} is not among its {} tokens", settings.path, *settings.separator, total));
   add(begin, total);
   std::vector<RaggedSource> sources;
-  for (const Field &field : fields) {
-    const Content content = contentOf(field);
-    RaggedSource &source = sources.emplace_back();
-    if (content == Content::NextTokens) source.shift = 1;
-    if (content == Content::Tokens || content == Content::NextTokens) source.array = *array;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const Field &field = fields[i];
+    RaggedSource &source = sources.emplace_back(RaggedSource{.content = contents[i]});
+    if (source.content == Content::NextTokens) source.shift = 1;
+    if (source.content == Content::Tokens || source.content == Content::NextTokens) source.array = *array;
     if (source.array && (field.lengthDims.size() != 1 || field.elements() != field.shape[field.lengthDims.front()]))
       return inputError(
           fmt::format("data of kind 'tokens' fills inputs of one number a position; '{}' is [{}] a sample", field.name,
@@ -106,7 +107,9 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
 } // namespace
 
 Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Field> &fields) {
-  if (!settings.lengths.empty()) return openDocuments(settings, fields);
+  Result<std::vector<Content>> contents = contentsOf(settings, fields);
+  if (!contents) return contents.status();
+  if (!settings.lengths.empty()) return openDocuments(settings, fields, *contents);
   Result<int64_t> block = blockLength(settings, fields);
   if (!block) return block.status();
   Result<Array> array = readTokens(settings);
@@ -117,7 +120,7 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
     (void)convertElements(tokens, i, 1, plan::I64, reinterpret_cast<std::byte *>(&value)).isOk();
     return value;
   };
-  SequenceSettings sequences{settings.path, *block, *block, settings.shuffle};
+  SequenceSettings sequences{settings.path, *block, *block, settings.shuffle, *contents};
   DataSource source;
   CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, array->shape[0], settings.trainSplit, source));
   return source;

@@ -3,6 +3,7 @@
 #include "runtime/train/data/sampler.h"
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -212,6 +213,60 @@ TEST_F(DataTest, TokensAreBlocks) {
   EXPECT_THAT(taken<int64_t>(*source.train, 0, {1}), ElementsAre(3, 4, 5));
   EXPECT_THAT(taken<int64_t>(*source.train, 1, {1}), ElementsAre(1, 1, 1));
   EXPECT_THAT(taken<int64_t>(*source.train, 2, {1}), ElementsAre(4, 5, 6));
+}
+
+// Names that only contain a known one, and a second input of unknown content, are not guessed at.
+TEST_F(DataTest, InputsWithoutDataAreFilledAsToldOrByExactNames) {
+  const std::string path = write("t.bin", bytesOf<uint16_t>({0, 1, 2, 3, 4, 5, 6, 7}));
+  auto yaml = [&](const std::string &fill) { return "{kind: tokens, path: " + path + ", fill: {" + fill + "}}"; };
+  auto with = [](const std::string &name) {
+    return std::vector<Field>{{"ids", plan::I64, {3}}, {name, plan::I64, {3}}};
+  };
+  const std::map<std::string, std::array<int64_t, 3>> known = {
+      {"attention_mask", {1, 1, 1}}, {"token_type_ids", {0, 0, 0}}, {"position_ids", {0, 1, 2}},
+      {"cache_position", {0, 1, 2}}, {"segment_ids", {1, 1, 1}},    {"document_ids", {1, 1, 1}},
+      {"seq_idx", {1, 1, 1}}};
+  for (const auto &[name, values] : known)
+    EXPECT_THAT(taken<int64_t>(*opened(yaml(""), with(name)).train, 1, {1}), testing::ElementsAreArray(values)) << name;
+  EXPECT_EQ(opened(yaml(""), with("position_ids")).filled, "{position_ids: positions}");
+  for (const char *name :
+       {"composition_ids", "mask_token", "speaker_ids", "position_ids_2", "decoder_attention_mask"}) {
+    EXPECT_THAT(fault(yaml(""), with(name)),
+                HasSubstr("does not say what input 'ids' takes: write `fill: {ids: WORD}`"));
+    EXPECT_THAT(fault(yaml("ids: tokens"), with(name)), HasSubstr(fmt::format("write `fill: {{{}: WORD}}`", name)));
+    const DataSource told = opened(yaml(fmt::format("{}: zeros", name)), with(name));
+    EXPECT_THAT(taken<int64_t>(*told.train, 0, {1}), ElementsAre(3, 4, 5));
+    EXPECT_THAT(taken<int64_t>(*told.train, 1, {1}), ElementsAre(0, 0, 0));
+    EXPECT_EQ(told.filled, fmt::format("{{{}: zeros}}", name));
+  }
+  // What the recipe says comes before the name.
+  EXPECT_THAT(taken<int64_t>(*opened(yaml("position_ids: tokens, ids: tokens"), with("position_ids")).train, 1, {1}),
+              ElementsAre(3, 4, 5));
+  EXPECT_THAT(fault(yaml("ids: mask"), with("position_ids")), HasSubstr("fills a mask of [positions, positions]"));
+  EXPECT_THAT(fault(yaml("ids: noise"), with("position_ids")), HasSubstr("'noise' is not known"));
+  std::vector<Field> few = with("position_ids");
+  few[1].upperBound = 2;
+  const DataSource source = opened(yaml(""), few);
+  std::vector<std::byte> bytes(24);
+  EXPECT_THAT(source.train->fill(1, std::array<int64_t, 1>{0}, bytes.data()).message(),
+              HasSubstr("number 2 at position 2 is outside of the model's 2 (position_ids)"));
+}
+
+TEST_F(DataTest, ArraysWithoutAnInputFillIt) {
+  const std::string path =
+      write("x.npz", zip("ids.npy", npy("<i8", "(2, 3)", bytesOf<int64_t>({5, 6, 7, 8, 9, 10})), false));
+  const std::vector<Field> fields = {
+      {"ids", plan::I64, {3}}, {"position_ids", plan::I32, {1, 3}}, {"scale", plan::F32, {2}}};
+  auto yaml = [&](const std::string &fill) { return "{kind: arrays, path: " + path + ", fill: {" + fill + "}}"; };
+  const DataSource source = opened(yaml("scale: ones"), fields);
+  EXPECT_EQ(source.filled, "{position_ids: positions, scale: ones}");
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {1}), ElementsAre(8, 9, 10));
+  EXPECT_THAT(taken<int32_t>(*source.train, 1, {1}), ElementsAre(0, 1, 2));
+  EXPECT_THAT(taken<float>(*source.train, 2, {0, 1}), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(fault(yaml(""), fields),
+              HasSubstr("has no array 'scale' for the input of that name; it has: ids; or write `fill: "
+                        "{scale: WORD}` into the recipe's `data`"));
+  EXPECT_THAT(fault(yaml("scale: tokens"), fields), HasSubstr("has no array 'scale'"));
 }
 
 TEST_F(DataTest, Cifar10ReadsRecords) {

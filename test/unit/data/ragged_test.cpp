@@ -1,6 +1,7 @@
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/ragged.h"
 #include "runtime/train/data/sampler.h"
+#include "runtime/train/data/sequence.h"
 #include <algorithm>
 #include <cstring>
 #include <gmock/gmock.h>
@@ -39,11 +40,18 @@ protected:
             field("position_ids", {n}), field("attention_mask", {n}),
             field("segment_ids", {n}),  field("seen", {n, n}, plan::F32)};
   }
+  // The first two fields are in the arrays, "seen" is filled as the recipe says, the others by their names.
+  std::vector<RaggedSource> sources() {
+    settings.fill["seen"] = Content::Mask;
+    std::vector<RaggedSource> made{{whole}, {whole}};
+    for (const Field &field : std::span(shorter).subspan(2)) made.push_back({.content = contentOf(field, settings)});
+    return made;
+  }
   DataSource open() {
     std::vector<std::vector<Field>> fields{ofLength(4), ofLength(8)};
     EXPECT_TRUE(markLengths(fields).isOk());
     shorter = fields[0];
-    auto made = makeRagged(settings, fields[1], {{whole}, {whole}, {}, {}, {}, {}}, {{0, 3}, {3, 2}, {5, 6}});
+    auto made = makeRagged(settings, fields[1], sources(), {{0, 3}, {3, 2}, {5, 6}});
     EXPECT_TRUE(made.isOk()) << made.status().message();
     return std::move(*made);
   }
@@ -65,12 +73,13 @@ protected:
   DataSettings settings;
   std::array<int64_t, 11> numbers;
   Array whole;
-  std::vector<Field> shorter;
+  std::vector<Field> shorter = ofLength(4);
 };
 
 TEST_F(RaggedTest, PadsASampleToTheLengthOfTheStep) {
   DataSource source = open();
   const Dataset &data = *source.train;
+  EXPECT_EQ(source.filled, "{position_ids: positions, attention_mask: ones, segment_ids: segments, seen: mask}");
   ASSERT_EQ(data.size(), 3);
   EXPECT_THAT((std::vector<int64_t>{data.lengthOf(0), data.lengthOf(1), data.lengthOf(2)}), ElementsAre(3, 2, 6));
   EXPECT_THAT(read(data, 0, 2), ElementsAre(15, 16, 17, 18, 19, 20, 0, 0));
@@ -107,7 +116,7 @@ TEST_F(RaggedTest, RefusesSamplesThatCannotServe) {
   std::vector<std::vector<Field>> fields{ofLength(4), ofLength(8)};
   ASSERT_TRUE(markLengths(fields).isOk());
   auto fault = [&](std::vector<Field> of, std::vector<SamplePart> samples) {
-    auto made = makeRagged(settings, of, {{whole}, {whole}, {}, {}, {}, {}}, std::move(samples));
+    auto made = makeRagged(settings, of, sources(), std::move(samples));
     EXPECT_FALSE(made.isOk());
     return made.status().message();
   };
@@ -120,6 +129,9 @@ TEST_F(RaggedTest, RefusesSamplesThatCannotServe) {
   std::vector<Field> square = fields[1];
   square[0] = fields[1][5];
   EXPECT_THAT(fault(square, {{0, 3}}), HasSubstr("one dimension of positions, before all others, is needed"));
+  std::vector<Field> wide = fields[1];
+  wide[3] = field("attention_mask", {2, 8});
+  EXPECT_THAT(fault(wide, {{0, 3}}), HasSubstr("'attention_mask' is [2, 8] of a sample: `data` fills one number"));
   settings.pack = true;
   std::vector<Field> classes = fields[1];
   classes[1] = field("class", {});

@@ -78,6 +78,7 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
        {std::string(example),
         withLoss("dims: {batch: 8, seq: 8}\ndata: {kind: tokens, path: /x, lengths: [8, 4], pack: true, separator: 3, "
                  "causal: false, pad: {ids: 2}}"),
+        withLoss("data: {kind: arrays, path: /x, fill: {position_ids: positions, speaker: zeros}}"),
         withLoss("data: {kind: images, path: /x, size: 256, mean: [0.5, 0.25, 0.1], std: [0.2]}"),
         withLoss(
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
@@ -146,6 +147,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
               HasSubstr("needs 'data.separator', the token that ends a sample"));
   EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: chars, path: x, lengths: [8]}")),
               HasSubstr("'data.lengths' is for arrays, tokens and synthetic data, this is chars"));
+  EXPECT_THAT(fault(withLoss("data: {kind: arrays, path: x, fill: {a: position}}")), HasSubstr("did you mean"));
+  EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, fill: {a: ones}}")),
+              HasSubstr("'data.fill' is for arrays, tokens and chars, this is images"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, std: [0]}")),
               HasSubstr("'data.std' must list numbers above 0, one is '0'"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));
