@@ -1,12 +1,15 @@
 #include "runtime/train/state/safetensors.h"
 #include "runtime/plan/dtype.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace cleave::runtime {
 namespace {
@@ -34,6 +37,9 @@ plan::DType typeOf(const std::string &name) {
   return plan::DTYPE_INVALID;
 }
 
+// The reference library's.
+constexpr uint64_t longestHeader = 100'000'000;
+
 bool writeAll(int descriptor, const char *data, size_t size) {
   while (size > 0) {
     ssize_t written = ::write(descriptor, data, std::min<size_t>(size, size_t(1) << 30));
@@ -44,6 +50,26 @@ bool writeAll(int descriptor, const char *data, size_t size) {
   }
   return true;
 }
+
+// The header as it is meant: a key that an object has twice is an error, which JSON itself leaves open.
+Result<nlohmann::json> parseHeader(std::string_view text) {
+  std::map<int, std::set<std::string>> keys; // of the objects that are open, by depth
+  std::string twice;
+  auto note = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json &parsed) {
+    if (event == nlohmann::json::parse_event_t::object_start) keys[depth + 1].clear();
+    if (event == nlohmann::json::parse_event_t::key && !keys[depth].insert(parsed.get<std::string>()).second)
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  // Not the ordered kind, whose time grows with the square of the keys.
+  auto header = text.starts_with('{') ? nlohmann::json::parse(text, note, false) : nlohmann::json();
+  if (!header.is_object()) return inputError("its header is damaged");
+  if (!twice.empty()) return inputError(fmt::format("its header has '{}' twice", twice));
+  return header;
+}
+
+// As JSON has them: get<uint64_t>() would take -1, 1.5 and true, too.
+using Whole = const nlohmann::json::number_unsigned_t &;
 
 } // namespace
 
@@ -131,36 +157,48 @@ Status SafetensorsFile::parse(const std::string &path) {
   uint64_t length = 0;
   if (bytes.size() < 8) return inputError(path + ": is not a safetensors file");
   std::memcpy(&length, bytes.data(), 8);
-  if (length > bytes.size() - 8) return inputError(path + ": is not a safetensors file, or is cut off");
-  const char *text = bytes.data() + 8;
-  // Not the ordered kind, whose time grows with the square of the keys.
-  const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
-  if (!header.is_object()) return inputError(path + ": its header is damaged");
+  if (length > bytes.size() - 8 || length > longestHeader)
+    return inputError(path + ": is not a safetensors file, or is cut off");
+  Result<nlohmann::json> header = parseHeader(bytes.substr(8, length));
+  if (!header) return inputError(path + ": " + header.status().message());
   headerBytes = 8 + length;
-  uint64_t room = bytes.size() - headerBytes;
+  const char *data = bytes.data() + headerBytes;
+  const uint64_t room = bytes.size() - headerBytes;
+  std::vector<std::pair<std::pair<uint64_t, uint64_t>, const TensorView *>> places; // in the file
   try {
-    for (const auto &[name, entry] : header.items()) {
+    for (const auto &[name, entry] : header->items()) {
       if (name == "__metadata__") {
-        meta = entry.get<std::map<std::string, std::string>>();
+        if (!entry.is_null()) meta = entry.get<std::map<std::string, std::string>>();
         continue;
       }
-      TensorView view{
-          name, typeOf(entry.at("dtype").get<std::string>()), entry.at("shape").get<std::vector<int64_t>>(), {}};
-      auto begin = entry.at("data_offsets").at(0).get<uint64_t>(), end = entry.at("data_offsets").at(1).get<uint64_t>();
+      TensorView view{name, typeOf(entry.at("dtype").get<std::string>()), {}, {}};
+      for (const auto &size : entry.at("shape").get_ref<const nlohmann::json::array_t &>())
+        view.shape.push_back(static_cast<int64_t>(size.get_ref<Whole>()));
+      const auto &offsets = entry.at("data_offsets");
+      const uint64_t begin = offsets.at(0).get_ref<Whole>(), end = offsets.at(1).get_ref<Whole>();
       int64_t count = elementCount(view.shape);
       if (view.dtype == plan::DTYPE_INVALID)
         return inputError(fmt::format("{}: tensor '{}' has the unknown type {}", path, name, entry.at("dtype").dump()));
-      if (end > room || begin > end)
+      if (offsets.size() != 2 || end > room || begin > end)
         return inputError(fmt::format("{}: is cut off: tensor '{}' ends beyond the file", path, name));
       if (count < 0 || count > static_cast<int64_t>(room) ||
           static_cast<uint64_t>(count * byteSize(view.dtype)) != end - begin)
         return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, name));
-      view.bytes = std::as_bytes(std::span(text + length + begin, static_cast<size_t>(end - begin)));
-      views[name] = std::move(view);
+      view.bytes = std::as_bytes(std::span(data + begin, static_cast<size_t>(end - begin)));
+      places.emplace_back(std::pair(begin, end), &(views[name] = std::move(view)));
     }
   } catch (const nlohmann::json::exception &) {
     return inputError(path + ": its header is damaged");
   }
+  std::ranges::sort(places, {}, &std::pair<std::pair<uint64_t, uint64_t>, const TensorView *>::first);
+  uint64_t end = 0;
+  for (const auto &[place, view] : places) {
+    if (place.first != end)
+      return inputError(fmt::format("{}: tensor '{}' begins at byte {} of the data, and the one before it ends at {}",
+                                    path, view->name, place.first, end));
+    end = place.second;
+  }
+  if (end != room) return inputError(fmt::format("{}: {} bytes follow the last tensor", path, room - end));
   return Status::ok();
 }
 

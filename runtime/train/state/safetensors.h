@@ -65,7 +65,9 @@ Status writeSafetensors(const std::string &path, std::span<const TensorView> ten
 
 class SafetensorsFile {
 public:
-  // Error: not a safetensors file, truncated, a header that contradicts itself.
+  // Errors: all that the reference library (github.com/huggingface/safetensors) refuses: a header that is damaged or
+  // too long, unknown types, tensors that do not fit their shapes, do not lie one behind the other, or are not all of
+  // the file. And what the format rules out beside: a name that is there twice, a header that does not begin with '{'.
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string &path);
   SafetensorsFile(const SafetensorsFile &) = delete;
 

@@ -296,6 +296,47 @@ TEST_F(StateTest, SafetensorsRoundTripAndRefuseDamage) {
   }
 }
 
+// What Metadata::validate() and the JSON reader of the reference library refuse.
+TEST_F(StateTest, SafetensorsAreAsTheReferenceLibraryTakesThem) {
+  auto fault = [&](const std::string &header, size_t data) {
+    const uint64_t length = header.size();
+    write("x.safetensors", std::string(reinterpret_cast<const char *>(&length), 8) + header + std::string(data, 'x'));
+    return SafetensorsFile::open((folder / "x.safetensors").string()).status().message();
+  };
+  auto tensor = [](const std::string &name, const std::string &shape, int begin, int end) {
+    return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, shape, begin, end);
+  };
+  const std::string a = tensor("a", "4", 0, 4), b = tensor("b", "2,2", 4, 8);
+  EXPECT_EQ(fault("{" + a + "," + b + "}", 8), "");
+  EXPECT_EQ(fault("{" + b + "," + a + "}   ", 8), ""); // in any order, padded
+  EXPECT_EQ(fault("{" + tensor("e", "0,3", 0, 0) + "," + a + "," + tensor("f", "0", 4, 4) + "}", 4), "");
+  EXPECT_EQ(fault("{}", 0), "");
+  EXPECT_EQ(fault(R"({"__metadata__":null,"s":{"dtype":"U8","shape":[],"data_offsets":[0,1],"more":[]}})", 1), "");
+  EXPECT_THAT(fault("{" + a + "," + tensor("b", "4", 2, 6) + "}", 6), HasSubstr("'b' begins at byte 2")); // overlaps
+  EXPECT_THAT(fault("{" + a + "," + tensor("b", "4", 0, 4) + "}", 4), HasSubstr("begins at byte 0"));     // the same
+  EXPECT_THAT(fault("{" + a + "," + tensor("b", "4", 5, 9) + "}", 9),
+              HasSubstr("the one before it ends at 4")); // a hole
+  EXPECT_THAT(fault("{" + tensor("a", "4", 1, 5) + "}", 5), HasSubstr("'a' begins at byte 1"));
+  EXPECT_THAT(fault("{" + a + "}", 5), HasSubstr("1 bytes follow the last tensor"));
+  EXPECT_THAT(fault("{}", 1), HasSubstr("1 bytes follow"));
+  EXPECT_THAT(fault("{" + a + "}", 3), HasSubstr("ends beyond the file"));
+  EXPECT_THAT(fault("{" + a + "," + tensor("a", "4", 0, 4) + "}", 4), HasSubstr("'a' twice"));
+  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", 1), HasSubstr("twice"));
+  EXPECT_THAT(fault("{" + tensor("a", "5", 0, 4) + "}", 4), HasSubstr("do not fit its shape"));
+  EXPECT_THAT(fault("{" + tensor("a", "4294967296,4294967296,4", 0, 4) + "}", 4), HasSubstr("do not fit its shape"));
+  EXPECT_THAT(fault(R"({"a":{"dtype":"U9","shape":[1],"data_offsets":[0,1]}})", 1), HasSubstr("unknown type"));
+  for (const char *damaged :
+       {" {}", "[]", "", "{", "{}}", "{\xff}", R"({"a":1})", R"({"a":{"dtype":"U8","shape":[1]}})",
+        R"({"__metadata__":{"a":1}})", R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})",
+        R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})",
+        R"({"a":{"dtype":"U8","shape":[true],"data_offsets":[0,1]}})",
+        R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})",
+        R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0.0,1]}})"})
+    EXPECT_THAT(fault(damaged, 0), HasSubstr("its header is damaged")) << damaged;
+  EXPECT_NE(fault(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", 1), "");
+  EXPECT_THAT(fault("{" + std::string(100'000'000, ' ') + "}", 0), HasSubstr("is not a safetensors file"));
+}
+
 // Writes a snapshot of one tensor of 4 x 6 and one of 6, both counting from `start`, as `plan` splits them.
 Status save(const plan::Plan &plan, const std::string &folder, int64_t step, float start, KeptSnapshots keep = {},
             std::optional<double> evalLoss = {}) {
