@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/sequence.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/weight_files.h"
@@ -21,7 +22,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
 
 using namespace mlir;
 namespace cleave {
@@ -52,13 +52,6 @@ struct Planned {
     return made;
   }
 };
-
-Status writeProblem(const std::string &path, const planner::Problem &problem) {
-  std::ofstream file(path);
-  file << problem.text();
-  file.flush();
-  return file ? Status::ok() : inputError("cannot write the problem to " + path);
-}
 
 // With what the model says of its training and of its split.
 Result<CompileRequest> completed(CompileRequest request) {
@@ -124,7 +117,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto problem = planned.pipeline->problem(1);
   if (!problem) return problem.status();
   planned.problem = std::move(*problem);
-  if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
+  if (!request.problemFile.empty())
+    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(planned.problem.text(), request.problemFile));
   planned.cluster = planner::usedBy(planned.problem, request.cluster);
   if (std::string left = annotations::pinResults(request.results, planned.problem, *constraints); !left.empty())
     planned.notes.push_back(left);

@@ -54,6 +54,7 @@
 #include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/atomic_file.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>
@@ -108,10 +109,13 @@ Status Pipeline::failure(const std::string &what) {
 
 void Pipeline::dump(const char *phase) {
   if (request.irFolder.empty()) return;
-  std::error_code error = llvm::sys::fs::create_directories(request.irFolder);
-  std::string path = request.irFolder + "/" + std::to_string(++dumped) + "-" + phase + ".mlir";
-  llvm::raw_fd_ostream file(path, error);
-  if (!error) module->print(file, OpPrintingFlags().enableDebugInfo(false).elideLargeElementsAttrs(64));
+  (void)llvm::sys::fs::create_directories(request.irFolder);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream, OpPrintingFlags().enableDebugInfo(false).elideLargeElementsAttrs(64));
+  const Status written =
+      runtime::writeFileAtomically(text, request.irFolder + "/" + std::to_string(++dumped) + "-" + phase + ".mlir");
+  if (!written) request.warn(written.message());
 }
 
 Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)> build) {

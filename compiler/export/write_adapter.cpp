@@ -1,7 +1,7 @@
 #include "compiler/export/write_adapter.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/train/state/safetensors.h"
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "compiler/export/write_safetensors.h"
 #include "compiler/export/state_tensors.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/plan_file.h"
 #include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

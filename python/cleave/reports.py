@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 from cleave._tool import run_tool
+from cleave._whole import whole
 
 
 class Report:
@@ -34,7 +35,8 @@ class Report:
         """As a page (.html), as data (.json), else as text."""
         suffix = pathlib.Path(path).suffix
         text = self.html() if suffix == ".html" else self._json if suffix == ".json" else str(self)
-        pathlib.Path(path).write_text(text)
+        with whole(path) as partial:
+            partial.write_text(text)
 
     def _repr_html_(self):
         return f'<iframe style="width:100%;height:40em;border:0" srcdoc="{html.escape(self.html())}"></iframe>'

@@ -1,16 +1,13 @@
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/base/digest.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/mapped_file.h"
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 namespace cleave::runtime {
@@ -58,15 +55,6 @@ uint64_t requiredFeatures(const plan::Plan &plan) {
 }
 
 constexpr size_t trailerBytes = publicKeyBytes + signatureBytes;
-
-std::string systemError() { return std::strerror(errno); }
-
-struct File {
-  int descriptor = -1;
-  ~File() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
-};
 
 std::string notAPlan(std::string_view bytes) {
   const bool mayBeOnnx = bytes.size() > 1 && bytes[0] == 8 && bytes[1] > 0 && bytes[1] < 32; // ModelProto.ir_version
@@ -151,31 +139,6 @@ PlanIdentity identityOf(std::string_view bytes) {
     known.signature = Signature{std::string(bytes.substr(planHeaderBytes + payload, publicKeyBytes)),
                                 std::string(bytes.substr(planHeaderBytes + payload + publicKeyBytes, signatureBytes))};
   return known;
-}
-
-Status writeFileAtomically(std::string_view bytes, const std::string &path) {
-  struct stat known{};
-  const bool isDevice = ::stat(path.c_str(), &known) == 0 && !S_ISREG(known.st_mode); // /dev/null, a pipe: not replaced
-  std::string temporary = isDevice ? path : fmt::format("{}.tmp{}", path, ::getpid());
-  auto fail = [&](const char *doing) {
-    Status status = inputError(fmt::format("cannot {} {}: {}", doing, path, systemError()));
-    if (!isDevice) ::unlink(temporary.c_str());
-    return status;
-  };
-  {
-    File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (file.descriptor < 0) return fail("create");
-    while (!bytes.empty()) {
-      ssize_t written = ::write(file.descriptor, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return fail("write");
-      bytes.remove_prefix(static_cast<size_t>(written));
-    }
-    if (isDevice) return Status::ok();
-    if (::fsync(file.descriptor) != 0) return fail("sync");
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename the new file to");
-  return Status::ok();
 }
 
 Status writePlanFile(const plan::Plan &plan, const std::string &path) {

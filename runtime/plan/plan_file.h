@@ -12,7 +12,7 @@
 //
 // A reader refuses what it does not know: a newer format version, an unknown feature bit, a wrong length or checksum.
 //
-//   Status s = writePlanFile(plan, "gpt.plan");       // atomic: the old file or the new one, never half of it
+//   Status s = writePlanFile(plan, "gpt.plan");       // atomic_file.h
 //   Result<plan::Plan> p = readPlanFile("gpt.plan");  // error: "gpt.plan: truncated: 1200 of 4096 bytes ..."
 #pragma once
 #include "plan/plan.pb.h"
@@ -48,9 +48,5 @@ PlanIdentity identityOf(std::string_view bytes);
 
 Status writePlanFile(const plan::Plan &plan, const std::string &path);
 Result<plan::Plan> readPlanFile(const std::string &path);
-
-// Writes `bytes` to a new file beside `path`, syncs it, and renames it over `path`; straight to what is no file, such
-// as /dev/null or a pipe.
-Status writeFileAtomically(std::string_view bytes, const std::string &path);
 
 } // namespace cleave::runtime

@@ -1,6 +1,6 @@
 #include "runtime/train/mirror.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/base/mapped_file.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/train/state/safetensors.h"
 #include <algorithm>
 #include <cerrno>

@@ -2,6 +2,7 @@
 #include "compiler/report/comparison.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/settings.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"

@@ -1,12 +1,10 @@
 // The common part of estimate, compile and plan: reading the recipe and the cluster, errors, output files.
+#include "runtime/plan/atomic_file.h"
 #include "runtime/base/printable.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
-#include <cerrno>
-#include <cstring>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -162,11 +160,7 @@ Status writeText(const std::string &path, const std::string &text) {
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? Status::ok()
                                                                 : inputError("cannot write to standard output");
   }
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.flush();
-  if (!file) return inputError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  return Status::ok();
+  return runtime::writeFileAtomically(text, path);
 }
 
 Status writeJson(const std::string &path, const nlohmann::ordered_json &json) {

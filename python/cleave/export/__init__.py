@@ -6,10 +6,10 @@
 Nothing is folded, merged or dropped, the batch stays open, and BatchNorm and Dropout are in training form. The statement
 (statement.py) says of every parameter and buffer what it is and where the graph holds it, so that Cleave guesses nothing.
 """
-import pathlib
 import warnings
 
 from cleave._tool import CleaveError
+from cleave._whole import whole
 
 
 def export(module, example, path, *, kwargs=None, dynamic_batch=True, input_names=None, output_names=None, exporter=None):
@@ -30,8 +30,8 @@ def export(module, example, path, *, kwargs=None, dynamic_batch=True, input_name
         raise CleaveError(f"a torch.nn.Module is exported, not {type(module).__name__}", 2)
     if exporter not in (None, "dynamo", "torchscript"):
         raise CleaveError(f"exporter is \"dynamo\" or \"torchscript\", not {exporter!r}", 2)
-    making = Making(module, example, kwargs, pathlib.Path(path), dynamic_batch, exporter)
-    statement = making.run(input_names, output_names)
+    with whole(path) as partial:
+        statement = Making(module, example, kwargs, partial, dynamic_batch, exporter).run(input_names, output_names)
     for remark in statement["remarks"]:
         warnings.warn(f"cleave.export: {remark}", stacklevel=2)
     return statement

@@ -1,9 +1,9 @@
 #include "runtime/engine/executor/trace.h"
 #include "runtime/engine/executor/rank.h"
 #include "runtime/engine/executor/trace_memory.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include <fmt/format.h>
 #include <map>

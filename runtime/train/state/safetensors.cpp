@@ -1,14 +1,10 @@
 #include "runtime/train/state/safetensors.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 namespace cleave::runtime {
@@ -40,16 +36,7 @@ plan::DType typeOf(const std::string &name) {
 // The reference library's.
 constexpr uint64_t longestHeader = 100'000'000;
 
-bool writeAll(int descriptor, const char *data, size_t size) {
-  while (size > 0) {
-    ssize_t written = ::write(descriptor, data, std::min<size_t>(size, size_t(1) << 30));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    data += written;
-    size -= static_cast<size_t>(written);
-  }
-  return true;
-}
+Status ofRun(const Status &status) { return status ? Status::ok() : runError(status.message()); }
 
 // The header as it is meant: a key that an object has twice is an error, which JSON itself leaves open.
 Result<nlohmann::json> parseHeader(std::string_view text) {
@@ -76,56 +63,41 @@ using Whole = const nlohmann::json::number_unsigned_t &;
 Result<std::unique_ptr<SafetensorsWriter>>
 SafetensorsWriter::create(const std::string &path, std::span<const TensorHeader> tensors,
                           const std::map<std::string, std::string> &metadata) {
-  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
-  writer->path = path;
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t end = 0;
   for (const TensorHeader &tensor : tensors) {
     const int64_t count = elementCount(tensor.shape);
     if (typeName(tensor.dtype).empty() || count < 0)
       return inputError(fmt::format("{}: tensor '{}' has a type or shape that cannot be written", path, tensor.name));
-    const uint64_t end = writer->left + static_cast<uint64_t>(count * byteSize(tensor.dtype));
-    header[tensor.name] = {
-        {"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {writer->left, end}}};
-    writer->left = end;
+    const uint64_t begin = std::exchange(end, end + static_cast<uint64_t>(count * byteSize(tensor.dtype)));
+    Json entry = {{"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    if (!header.emplace(tensor.name, std::move(entry)).second)
+      return inputError(fmt::format("{}: two tensors are called '{}'", path, tensor.name));
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size();
-  writer->descriptor = ::open((path + ".partial").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (writer->descriptor < 0) return inputError(writer->failed(errno).message());
-  CLEAVE_RETURN_IF_ERROR(writer->append(&length, 8));
-  CLEAVE_RETURN_IF_ERROR(writer->append(text.data(), text.size()));
+  if (length > longestHeader)
+    return inputError(fmt::format("{}: {} tensors are too many for one file", path, tensors.size()));
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file) return ofRun(file.status());
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(path, std::move(*file)));
+  writer->left = end;
+  CLEAVE_RETURN_IF_ERROR(ofRun(writer->file.write({reinterpret_cast<const char *>(&length), 8})));
+  CLEAVE_RETURN_IF_ERROR(ofRun(writer->file.write(text)));
   return writer;
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (descriptor < 0) return;
-  ::close(descriptor);
-  ::unlink((path + ".partial").c_str());
-}
-
-Status SafetensorsWriter::failed(int reason) const {
-  return runError(fmt::format("{}: cannot be written: {}", path, std::strerror(reason)));
-}
-
-Status SafetensorsWriter::append(const void *data, size_t size) {
-  return writeAll(descriptor, static_cast<const char *>(data), size) ? Status::ok() : failed(errno);
 }
 
 Status SafetensorsWriter::write(std::span<const std::byte> bytes) {
   if (bytes.size() > left) return inputError(path + ": is given more bytes than its tensors have");
   left -= bytes.size();
-  return append(bytes.data(), bytes.size());
+  return ofRun(file.write({reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
 }
 
 Status SafetensorsWriter::close() {
   if (left != 0) return inputError(fmt::format("{}: {} bytes of its tensors are missing", path, left));
-  const bool isWhole = fsync(descriptor) == 0 && ::rename((path + ".partial").c_str(), path.c_str()) == 0;
-  if (!isWhole) return failed(errno);
-  ::close(descriptor);
-  descriptor = -1;
-  return Status::ok();
+  return ofRun(file.commit());
 }
 
 Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,

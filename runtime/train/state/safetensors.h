@@ -6,6 +6,7 @@
 //     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/plan/atomic_file.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/base/status.h"
 #include <cstddef>
@@ -30,31 +31,27 @@ struct TensorHeader {
   std::vector<int64_t> shape;
 };
 
-// Writes a file piece by piece: its header first, then the bytes of the tensors, in their order. It is called
-// "PATH.partial" until it is whole and on the disk.
+// Writes a file piece by piece: its header first, then the bytes of the tensors, in their order. It is in its place
+// when it is whole and on the disk (atomic_file.h).
 //
 //     auto writer = SafetensorsWriter::create("weights.safetensors", headers);
 //     (*writer)->write(someBytes);  ...  (*writer)->close();
 class SafetensorsWriter {
 public:
-  // Errors: a type that the format has not, the path and the system's reason.
+  // Errors: a type that the format has not, two tensors of one name, the path and the system's reason.
   static Result<std::unique_ptr<SafetensorsWriter>> create(const std::string &path,
                                                            std::span<const TensorHeader> tensors,
                                                            const std::map<std::string, std::string> &metadata = {});
-  SafetensorsWriter(const SafetensorsWriter &) = delete;
-  ~SafetensorsWriter(); // removes what is not whole
   // Errors: "No space left on device".
   Status write(std::span<const std::byte> bytes);
   // Error: other than all bytes were written.
   Status close();
 
 private:
-  SafetensorsWriter() = default;
-  Status append(const void *data, size_t size);
-  Status failed(int reason) const;
+  SafetensorsWriter(std::string path, AtomicFile file) : path(std::move(path)), file(std::move(file)) {}
 
   std::string path;
-  int descriptor = -1;
+  AtomicFile file;
   uint64_t left = 0; // bytes of tensors
 };
 

@@ -1,7 +1,7 @@
 // The files of a snapshot: writing them so that a crash leaves the old or the new one, and finding the newest whole
 // one.
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/train/state/folder_lock.h"
 #include "runtime/train/state/snapshot.h"

@@ -1,9 +1,13 @@
+#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/plan_file.h"
 #include "test/unit/runtime/mlp_plan.h"
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <zlib.h>
 
 namespace cleave::runtime::test {
@@ -33,7 +37,6 @@ TEST(PlanFile, RoundTrip) {
   Result<plan::Plan> read = readPlanFile(path);
   ASSERT_TRUE(read.isOk()) << read.status().message();
   EXPECT_EQ(read->SerializeAsString(), plan.SerializeAsString());
-  EXPECT_FALSE(std::filesystem::exists(path + ".tmp" + std::to_string(::getpid())));
 }
 
 TEST(PlanFile, EveryTruncationIsRefused) {
@@ -77,14 +80,75 @@ TEST(PlanFile, NewerOrUnknownIsSaid) {
 TEST(PlanFile, MissingFilesAndFolders) {
   EXPECT_THAT(readPlanFile("/nowhere/x.plan").status().message(), HasSubstr("/nowhere/x.plan: cannot be opened"));
   EXPECT_THAT(readPlanFile(testing::TempDir()).status().message(), HasSubstr("not a regular file"));
-  EXPECT_THAT(writePlanFile(smallPlan(), "/nowhere/x.plan").message(), HasSubstr("cannot create /nowhere/x.plan"));
+  EXPECT_THAT(writePlanFile(smallPlan(), "/nowhere/x.plan").message(),
+              HasSubstr("/nowhere/x.plan: cannot be written: No such file"));
   // A path that is no file is written to, not replaced.
   const std::string full = ::testing::TempDir() + "cleave_full";
   std::filesystem::remove(full);
   std::filesystem::create_symlink("/dev/full", full);
-  EXPECT_THAT(writePlanFile(smallPlan(), full).message(), HasSubstr("cannot write"));
+  EXPECT_THAT(writePlanFile(smallPlan(), full).message(), HasSubstr(full + ": cannot be written: No space left"));
   EXPECT_TRUE(std::filesystem::is_symlink(full));
   std::filesystem::remove(full);
+}
+
+class AtomicFileTest : public testing::Test {
+protected:
+  AtomicFileTest() { std::filesystem::create_directories(folder); }
+  ~AtomicFileTest() override { std::filesystem::remove_all(folder); }
+  static std::string contentOf(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  int64_t files() const {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  }
+  const std::string folder = testing::TempDir() + "atomic" + std::to_string(::getpid()), path = folder + "/file";
+};
+
+TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFileAndNothingBeside) {
+  ASSERT_TRUE(writeFileAtomically("old", path).isOk());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before, small = {100, 0}; // files may not grow beyond 100 bytes: writes fail as on a full disk
+  getrlimit(RLIMIT_FSIZE, &before);
+  small.rlim_max = before.rlim_max;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const Status status = writeFileAtomically(std::string(1000, 'x'), path);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(status.message(), path + ": cannot be written: File too large");
+  EXPECT_EQ(contentOf(path), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, WritersOfOnePathDoNotMix) {
+  ASSERT_TRUE(writeFileAtomically("old", path).isOk());
+  {
+    Result<AtomicFile> first = AtomicFile::create(path), second = AtomicFile::create(path),
+                       third = AtomicFile::create(path);
+    ASSERT_TRUE(first && second && third);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(first->write("aaaa") && second->write("bb") && third->write("c"));
+    EXPECT_EQ(contentOf(path), "old");
+    EXPECT_TRUE(first->commit().isOk());
+    EXPECT_EQ(contentOf(path), "aaaaaaaaaaaa");
+    EXPECT_TRUE(second->commit().isOk());
+    EXPECT_EQ(files(), 2);
+  }
+  EXPECT_EQ(contentOf(path), "bbbbbb");
+  EXPECT_EQ(files(), 1); // the third was not committed
+}
+
+TEST_F(AtomicFileTest, LinksPermissionsAndLongNamesStay) {
+  namespace fs = std::filesystem;
+  ASSERT_TRUE(writeFileAtomically("old", path).isOk());
+  fs::permissions(path, fs::perms(0640));
+  fs::create_symlink("file", folder + "/link");
+  ASSERT_TRUE(writeFileAtomically("new", folder + "/link").isOk());
+  EXPECT_TRUE(fs::is_symlink(folder + "/link"));
+  EXPECT_EQ(contentOf(path), "new");
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0640));
+  const std::string longest = folder + "/" + std::string(255, 'n');
+  EXPECT_TRUE(writeFileAtomically("long", longest).isOk());
+  EXPECT_EQ(contentOf(longest), "long");
+  EXPECT_THAT(writeFileAtomically("x", folder).message(), HasSubstr("cannot be written: Is a directory"));
 }
 
 } // namespace

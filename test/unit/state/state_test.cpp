@@ -335,6 +335,11 @@ TEST_F(StateTest, SafetensorsAreAsTheReferenceLibraryTakesThem) {
     EXPECT_THAT(fault(damaged, 0), HasSubstr("its header is damaged")) << damaged;
   EXPECT_NE(fault(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", 1), "");
   EXPECT_THAT(fault("{" + std::string(100'000'000, ' ') + "}", 0), HasSubstr("is not a safetensors file"));
+  std::vector<float> w(1);
+  const TensorView twice{"w", plan::F32, {1}, bytesOf(w)};
+  const std::vector<TensorView> both{twice, twice};
+  EXPECT_THAT(writeSafetensors((folder / "w").string(), both).message(), HasSubstr("two tensors are called 'w'"));
+  EXPECT_FALSE(fs::exists(folder / "w"));
 }
 
 // Writes a snapshot of one tensor of 4 x 6 and one of 6, both counting from `start`, as `plan` splits them.
@@ -463,7 +468,7 @@ TEST_F(StateTest, ARankThatCannotWriteLeavesNoSnapshot) {
   SnapshotWriter writer(folder.string(), manifest);
   Result<SnapshotManifest::File> file = writer.writeRank(0, {});
   ASSERT_TRUE(file.isOk());
-  fs::create_directories(folder / ".step-00000002.partial" / (rankFileName(1) + ".partial")); // is no file
+  fs::create_directories(folder / ".step-00000002.partial" / rankFileName(1)); // is no file
   EXPECT_THAT(writer.writeRank(1, {}).status().message(), HasSubstr("cannot be written: Is a directory"));
   EXPECT_THAT(writer.commit({*file}).message(), HasSubstr("a rank has not written its part"));
   EXPECT_FALSE(fs::exists(folder / ".step-00000002.partial"));

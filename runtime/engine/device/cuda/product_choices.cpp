@@ -1,14 +1,13 @@
 #include "runtime/engine/device/cuda/product_choices.h"
+#include "runtime/plan/atomic_file.h"
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <unistd.h>
 
 namespace cleave::runtime::cuda {
 namespace {
@@ -74,20 +73,7 @@ Status writeChoices(const std::string &path, const ProductChoices &choices) {
     text += fmt::format("\t{}\t{:.3f}\n", choice.workspaceBytes, choice.microseconds);
   }
   text += fmt::format("end {}\n", choices.size());
-  // Others see the old file or the new one.
-  std::string own = path + ".XXXXXX"; // processes of other machines and containers may have this one's number
-  if (int descriptor = ::mkstemp(own.data()); descriptor >= 0)
-    ::close(descriptor);
-  else
-    return inputError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  std::ofstream file(own, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) std::filesystem::rename(own, path, error);
-  if (file && !error) return Status::ok();
-  std::error_code ignored;
-  std::filesystem::remove(own, ignored);
-  return inputError(fmt::format("cannot write {}{}{}", path, error ? ": " : "", error ? error.message() : ""));
+  return writeFileAtomically(text, path);
 }
 
 } // namespace cleave::runtime::cuda
