@@ -16,6 +16,7 @@
 #include "runtime/train/data/sequence.h"
 #include "runtime/plan/atomic_file.h"
 #include "runtime/plan/code_digest.h"
+#include "runtime/base/printable.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/weight_files.h"
 #include <algorithm>
@@ -301,7 +302,7 @@ void fillLengths(const CompileRequest &request, const std::vector<ShorterStep> &
 // A folder ends in '/', so that it is known for one where it is missing.
 std::string absolutePath(const std::string &model) {
   std::filesystem::path path = std::filesystem::absolute(model);
-  if (std::filesystem::is_directory(path)) path /= "";
+  if (std::error_code unknown; std::filesystem::is_directory(path, unknown)) path /= "";
   return path.lexically_normal().string();
 }
 
@@ -320,6 +321,10 @@ Result<Compiled> compile(const CompileRequest &given) {
   const Result<CompileRequest> whole = completed(given);
   if (!whole) return whole.status();
   const CompileRequest &request = *whole;
+  for (const std::string &path : {absolutePath(request.model), request.recipe.data ? request.recipe.data->path : "",
+                                  request.recipe.init.checkpoint})
+    if (!runtime::isUtf8(path))
+      return inputError(path + ": a plan holds paths as UTF-8 text, and this one is not: rename it");
   const planner::Device &device = request.cluster.device;
   bool isGpu = !planner::computeCapability(device.kind).empty();
   if (request.emulate && !isGpu)

@@ -1,11 +1,8 @@
 #include "runtime/base/printable.h"
-#include <cstdint>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
-namespace {
 
-// The character at the front and the bytes it has; 0 bytes: this is not UTF-8 (RFC 3629).
 std::pair<uint32_t, size_t> characterAt(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return {first, 1};
@@ -21,6 +18,17 @@ std::pair<uint32_t, size_t> characterAt(std::string_view text) {
   if (code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {0, 0};
   return {code, bytes};
 }
+
+bool isUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = characterAt(text).second;
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+namespace {
 
 // Unicode Standard, chapter 23.1 (control codes) and annex 9 (directional formatting characters, line separators).
 bool isObeyed(uint32_t code) {

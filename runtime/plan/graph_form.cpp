@@ -1,5 +1,6 @@
 #include "runtime/plan/graph_form.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/message_faults.h"
 #include <fmt/format.h>
 #include <set>
 
@@ -34,6 +35,8 @@ Status checkFunction(const plan::Graph &graph, const plan::GraphFunction &functi
 } // namespace
 
 Status checkGraph(const plan::Graph &graph) {
+  if (auto message = unknownFieldIn(graph))
+    return refuse(fmt::format("a newer cleave wrote it: {} has fields that this runtime does not know", *message));
   for (int i = 0; i < graph.values_size(); ++i) {
     plan::Buffer value;
     value.set_dtype(graph.values(i).dtype());

@@ -3,6 +3,7 @@
 #include "runtime/base/digest.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/mapped_file.h"
+#include "runtime/plan/message_faults.h"
 #include <bit>
 #include <cstring>
 #include <fmt/format.h>
@@ -72,6 +73,8 @@ Result<std::string> encodePlan(const plan::Plan &plan) {
         fmt::format("the plan has {} bytes; a plan file holds less than 2 GiB: keep weights out of it (large "
                     "constants should be parameters)",
                     bytes));
+  if (auto fault = wrongTextIn(plan))
+    return inputError(fmt::format("a plan holds UTF-8 text, and {}: rename it", *fault));
   std::string out(planHeaderBytes, '\0');
   if (!plan.AppendToString(&out)) return inputError("the plan cannot be serialized");
   Header header{};
@@ -117,6 +120,11 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
   if (payload >= (uint64_t(1) << 31)) return refuse("a plan has less than 2 GiB");
   plan::Plan plan;
   if (!plan.ParseFromArray(body, static_cast<int>(payload))) return refuse("corrupt: not a valid plan message");
+  if (auto message = unknownFieldIn(plan))
+    return refuse(
+        fmt::format("a newer cleave wrote it: {} has fields that this runtime does not know; use that cleave, "
+                    "or compile the plan again",
+                    *message));
   return plan;
 }
 

@@ -10,7 +10,8 @@
 //         40..    plan.Plan
 //   then, of a signed plan, 32 bytes of the signer's public key and 64 of the signature over the digest (signature.h)
 //
-// A reader refuses what it does not know: a newer format version, an unknown feature bit, a wrong length or checksum.
+// A reader refuses what it does not know: a newer format version, an unknown feature bit, a field that its messages do
+// not have, a wrong length or checksum.
 //
 //   Status s = writePlanFile(plan, "gpt.plan");       // atomic_file.h
 //   Result<plan::Plan> p = readPlanFile("gpt.plan");  // error: "gpt.plan: truncated: 1200 of 4096 bytes ..."

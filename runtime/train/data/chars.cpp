@@ -1,6 +1,7 @@
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
+#include "runtime/base/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
@@ -13,18 +14,10 @@ Result<std::vector<char32_t>> decode(std::string_view text, const std::string &p
   std::vector<char32_t> characters;
   characters.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    auto first = static_cast<unsigned char>(text[i]);
-    int more = first < 0x80 ? 0 : first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : -1;
-    char32_t code = more <= 0 ? first : first & (0x3f >> more);
-    bool valid = more >= 0 && first < 0xf5 && text.size() - i > static_cast<size_t>(more);
-    for (int k = 1; valid && k <= more; ++k) {
-      auto next = static_cast<unsigned char>(text[i + k]);
-      valid = (next & 0xc0) == 0x80;
-      code = code << 6 | (next & 0x3f);
-    }
-    if (!valid) return inputError(fmt::format("{}: byte {} is not UTF-8 text", path, i));
+    const auto [code, bytes] = characterAt(text.substr(i));
+    if (bytes == 0) return inputError(fmt::format("{}: byte {} is not UTF-8 text", path, i));
     characters.push_back(code);
-    i += static_cast<size_t>(more) + 1;
+    i += bytes;
   }
   return characters;
 }
@@ -46,8 +39,6 @@ void encode(char32_t code, std::string &out) {
   push(0x80 | (code & 0x3f));
 }
 
-  Result<std::vector<Content>> contents = contentsOf(settings, fields);
-  if (!contents) return contents.status();
 } // namespace
 
 Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields) {
@@ -55,6 +46,8 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
   if (!file) return file.status();
   Result<int64_t> block = blockLength(settings, fields);
   if (!block) return block.status();
+  Result<std::vector<Content>> contents = contentsOf(settings, fields);
+  if (!contents) return contents.status();
   Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path);
   if (!text) return text.status();
   if (settings.truncate > 0 && static_cast<size_t>(settings.truncate) < text->size())

@@ -77,6 +77,35 @@ TEST(PlanFile, NewerOrUnknownIsSaid) {
               HasSubstr("not a valid plan message"));
 }
 
+// Protocol Buffers keep what they do not know, and a run without it is another one than was compiled.
+TEST(PlanFile, FieldsOfANewerCleaveAreRefused) {
+  auto message = [](const plan::Plan &plan) { return decodePlan(*encodePlan(plan), "x.plan").status().message(); };
+  auto addTo = [](google::protobuf::Message &to) { to.GetReflection()->MutableUnknownFields(&to)->AddVarint(9999, 1); };
+  plan::Plan plan = smallPlan();
+  addTo(plan);
+  EXPECT_THAT(message(plan), HasSubstr("x.plan: a newer cleave wrote it: Plan has fields that this runtime does not"));
+  plan = smallPlan();
+  addTo(*plan.mutable_training()->mutable_lr());
+  EXPECT_THAT(message(plan), HasSubstr("wrote it: Plan.training.lr has fields"));
+  plan = smallPlan();
+  addTo(*plan.mutable_programs(0)->mutable_fragments(0)->mutable_commands(0));
+  EXPECT_THAT(message(plan), HasSubstr("wrote it: Plan.programs.fragments.commands has fields"));
+  EXPECT_EQ(message(smallPlan()), "");
+}
+
+// Protocol Buffers write a string that is not UTF-8, and do not read it again.
+TEST(PlanFile, TextThatIsNotUtf8IsNamed) {
+  plan::Plan plan = smallPlan();
+  plan.set_model_path("/tmp/\xff/model.onnx");
+  EXPECT_THAT(encodePlan(plan).status().message(), HasSubstr("Plan.model_path is '/tmp/\\xff/model.onnx': rename it"));
+  plan = smallPlan();
+  plan.mutable_parameters(0)->set_name("w\xc3");
+  EXPECT_THAT(encodePlan(plan).status().message(), HasSubstr("Plan.parameters.name is 'w\\xc3'"));
+  plan = smallPlan();
+  plan.set_model_path("/tmp/\xc3\xa9/model.onnx");
+  EXPECT_TRUE(decodePlan(*encodePlan(plan), "x").isOk());
+}
+
 TEST(PlanFile, MissingFilesAndFolders) {
   EXPECT_THAT(readPlanFile("/nowhere/x.plan").status().message(), HasSubstr("/nowhere/x.plan: cannot be opened"));
   EXPECT_THAT(readPlanFile(testing::TempDir()).status().message(), HasSubstr("not a regular file"));
