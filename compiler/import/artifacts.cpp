@@ -3,6 +3,7 @@
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/recipe/ranges.h"
+#include "runtime/plan/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
@@ -27,17 +28,18 @@ struct Paths {
   std::string optimizer; // "" where there is none
 };
 
-std::vector<std::string> filesEndingIn(const std::string &folder, std::string_view end) {
+std::vector<std::string> filesEndingIn(const std::vector<fs::path> &entries, std::string_view end) {
   std::vector<std::string> names;
-  std::error_code failure;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure))
-    if (std::string name = entry.path().filename().string(); name.ends_with(end)) names.push_back(name);
+  for (const fs::path &entry : entries)
+    if (std::string name = entry.filename().string(); name.ends_with(end)) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 Result<Paths> findFiles(const std::string &folder) {
-  std::vector<std::string> evals = filesEndingIn(folder, evalFile);
+  Result<std::vector<fs::path>> entries = runtime::entriesOf(folder);
+  if (!entries) return entries.status();
+  std::vector<std::string> evals = filesEndingIn(*entries, evalFile);
   if (evals.empty())
     return inputError(fmt::format("{}: holds onnxruntime-training's artifacts without {}, the forward graph with its "
                                   "loss",
@@ -209,11 +211,10 @@ Status describeTraining(const std::string &folder, const Paths &paths, const Che
 
 } // namespace
 
-bool isArtifactsFolder(const std::string &folder) {
+bool isArtifactsFolder(const std::vector<fs::path> &entries) {
   for (const char *name : {evalFile, trainingFile, optimizerFile})
-    if (!filesEndingIn(folder, name).empty()) return true;
-  std::error_code failure;
-  return fs::exists(fs::path(folder) / checkpointFile, failure);
+    if (!filesEndingIn(entries, name).empty()) return true;
+  return std::ranges::count(entries, checkpointFile, &fs::path::filename) > 0;
 }
 
 Result<ModelFile> openArtifacts(const std::string &folder) {

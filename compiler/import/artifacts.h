@@ -8,11 +8,12 @@
 // The folder's files may all have one prefix (generate_artifacts' `prefix`).
 #pragma once
 #include "compiler/import/model_file.h"
+#include <filesystem>
 
 namespace cleave::import_ {
 
 // Whether `folder` holds such files.
-bool isArtifactsFolder(const std::string &folder);
+bool isArtifactsFolder(const std::vector<std::filesystem::path> &entries);
 
 // The eval model with its parameters as initializers in the checkpoint, in training mode where the training model is,
 // and `training` filled. Errors name the file: missing, several of one kind, damaged; parameters that the checkpoint

@@ -2,6 +2,7 @@
 #include "compiler/import/artifacts.h"
 #include "compiler/import/embedded_data.h"
 #include "compiler/import/training_info.h"
+#include "runtime/plan/folder.h"
 #include <climits>
 #include <filesystem>
 #include <fmt/format.h>
@@ -47,12 +48,15 @@ Opsets readOpsets(const google::protobuf::RepeatedPtrField<::onnx::OperatorSetId
 }
 
 Result<ModelFile> openModel(const std::string &path) {
-  std::error_code failure;
-  if (fs::is_directory(path, failure)) {
-    if (isArtifactsFolder(path)) return openArtifacts(path);
+  const Result<fs::file_type> type = runtime::fileTypeOf(path);
+  if (!type) return type.status();
+  if (*type == fs::file_type::directory) {
+    Result<std::vector<fs::path>> entries = runtime::entriesOf(path);
+    if (!entries) return entries.status();
+    if (isArtifactsFolder(*entries)) return openArtifacts(path);
     return inputError(path + ": is a folder without onnxruntime-training's artifacts; give the .onnx file inside it");
   }
-  if (!fs::exists(path, failure)) return inputError(path + ": there is no such file");
+  if (*type == fs::file_type::not_found) return inputError(path + ": there is no such file");
   Result<std::shared_ptr<runtime::MappedFile>> file = runtime::MappedFile::open(path);
   if (!file) return file.status();
 

@@ -1,5 +1,6 @@
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/embedded_data.h"
+#include "runtime/plan/folder.h"
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -277,8 +278,9 @@ Result<StoredTensor> TensorStore::locateExternal(const TensorProto &tensor, Stor
 Status TensorStore::openExternal(const std::string &location, const std::string &what) {
   Result<std::string> path = insideFolder(model.folder, location, what);
   if (!path) return path.status();
-  std::error_code failure;
-  if (!fs::exists(*path, failure)) {
+  const Result<fs::file_type> type = runtime::fileTypeOf(*path);
+  if (!type) return inputError(what + ": its data file " + type.status().message());
+  if (*type == fs::file_type::not_found) {
     missing.push_back(location);
     files[location] = nullptr;
     return Status::ok();

@@ -1,5 +1,6 @@
 #include "runtime/plan/weight_files.h"
 #include "runtime/base/digest.h"
+#include "runtime/plan/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
@@ -71,8 +72,9 @@ Status recordWeightFiles(plan::Plan &plan, bool whole) {
   for (const auto &[name, source] : sources) {
     Result<std::string> place = weightPath(plan, plan.model_path(), *source);
     if (!place) return place.status();
-    std::error_code failure;
-    if (!fs::exists(*place, failure)) continue; // a plan can be made before its weights are
+    const Result<fs::file_type> type = fileTypeOf(*place);
+    if (!type) return type.status();
+    if (*type == fs::file_type::not_found) continue; // a plan can be made before its weights are
     Result<std::shared_ptr<MappedFile>> file = MappedFile::open(*place);
     if (!file) return file.status();
     const std::string_view bytes = (*file)->bytes();

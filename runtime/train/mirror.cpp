@@ -1,5 +1,6 @@
 #include "runtime/train/mirror.h"
 #include "runtime/plan/atomic_file.h"
+#include "runtime/plan/folder.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/train/state/safetensors.h"
 #include <algorithm>
@@ -195,9 +196,10 @@ Status Mirror::replicate(const std::string &partial, Status &kept) const {
 
 std::vector<int64_t> Mirror::stepsHere() const {
   std::vector<int64_t> steps;
-  std::error_code failure;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
-    const std::string name = entry.path().filename().string();
+  Result<std::vector<fs::path>> entries = entriesOf(folder);
+  if (!entries) return steps;
+  for (const fs::path &entry : *entries) {
+    const std::string name = entry.filename().string();
     int64_t step = 0;
     if (name.starts_with("step-") &&
         std::from_chars(name.data() + 5, name.data() + name.size(), step).ec == std::errc())

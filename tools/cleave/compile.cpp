@@ -3,6 +3,7 @@
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/settings.h"
 #include "runtime/plan/atomic_file.h"
+#include "runtime/plan/folder.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
@@ -101,9 +102,11 @@ Result<std::string> checkData(const plan::Plan &plan) {
   auto settings = runtime::parseDataSettings(yaml);
   if (!settings) return settings.status();
   constexpr uintmax_t large = uintmax_t(1) << 30; // bytes
-  if (settings->path.empty() || !std::filesystem::exists(settings->path)) return std::string();
+  const auto type = runtime::fileTypeOf(settings->path);
+  if (!type) return type.status();
+  if (settings->path.empty() || *type == std::filesystem::file_type::not_found) return std::string();
   if (std::error_code error;
-      std::filesystem::is_regular_file(settings->path) && std::filesystem::file_size(settings->path, error) > large)
+      *type == std::filesystem::file_type::regular && std::filesystem::file_size(settings->path, error) > large)
     return std::string();
   auto fields = runtime::fieldsOf(plan);
   if (!fields) return fields.status();
@@ -172,11 +175,11 @@ int runCompile(const CompileOptions &options) {
     request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", filled.status().message()));
   else if (!filled->empty())
     compiled->report.notes.push_back("inputs that the data does not have: " + *filled);
+  compiled->plan.set_report_json(report::renderJson(compiled->report));
   Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);
   std::FILE *beside = options.output == "-" ? stderr : stdout;
   if (options.json)
-  compiled->plan.set_report_json(report::renderJson(compiled->report));
     written = writeText("-", report::renderJson(compiled->report));
   else
     print(beside,

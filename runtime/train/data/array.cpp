@@ -3,6 +3,7 @@
 #include "runtime/train/data/zip.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
+#include "runtime/plan/folder.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -133,13 +134,16 @@ Result<std::map<std::string, Array>> readArrays(const std::string &path) {
     arrays[name] = std::move(*array);
     return Status::ok();
   };
-  std::error_code failure;
-  if (fs::is_directory(path, failure)) {
-    for (const fs::directory_entry &entry : fs::directory_iterator(path, failure)) {
-      if (entry.path().extension() != ".npy") continue;
-      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(entry.path().string());
+  Result<fs::file_type> type = fileTypeOf(path);
+  if (!type) return type.status();
+  if (*type == fs::file_type::directory) {
+    Result<std::vector<fs::path>> entries = entriesOf(path);
+    if (!entries) return entries.status();
+    for (const fs::path &entry : *entries) {
+      if (entry.extension() != ".npy") continue;
+      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(entry.string());
       if (!file) return file.status();
-      CLEAVE_RETURN_IF_ERROR(add(entry.path().filename().string(), (*file)->bytes(), *file));
+      CLEAVE_RETURN_IF_ERROR(add(entry.filename().string(), (*file)->bytes(), *file));
     }
     if (arrays.empty()) return inputError(path + ": the folder holds no .npy file");
     return arrays;

@@ -1,6 +1,7 @@
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/folder.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -96,12 +97,17 @@ Result<std::shared_ptr<MappedFile>> openRecords(const std::string &path) {
 Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields) {
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field));
   std::vector<std::string> paths;
-  std::error_code failure;
-  bool folder = fs::is_directory(settings.path, failure);
+  Result<fs::file_type> type = fileTypeOf(settings.path);
+  if (!type) return type.status();
+  const bool folder = *type == fs::file_type::directory;
+  bool hasTest = false;
   if (folder) {
-    for (const fs::directory_entry &entry : fs::directory_iterator(settings.path, failure)) {
-      std::string name = entry.path().filename().string();
-      if (name.starts_with("data_batch_") && name.ends_with(".bin")) paths.push_back(entry.path().string());
+    Result<std::vector<fs::path>> entries = entriesOf(settings.path);
+    if (!entries) return entries.status();
+    for (const fs::path &entry : *entries) {
+      const std::string name = entry.filename().string();
+      if (name.starts_with("data_batch_") && name.ends_with(".bin")) paths.push_back(entry.string());
+      hasTest |= name == "test_batch.bin";
     }
     std::sort(paths.begin(), paths.end());
     if (paths.empty()) return inputError(settings.path + ": holds no data_batch_*.bin (CIFAR-10's binary version)");
@@ -117,7 +123,7 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
   DataSource source;
   source.train = std::make_unique<CifarDataset>(fields, settings.shuffle, std::move(files));
   std::string test = (fs::path(settings.path) / "test_batch.bin").string();
-  if (folder && fs::exists(test, failure)) {
+  if (hasTest) {
     Result<std::shared_ptr<MappedFile>> file = openRecords(test);
     if (!file) return file.status();
     source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{*file});

@@ -1,6 +1,7 @@
 #include "runtime/train/data/image.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/folder.h"
 #include "runtime/base/mapped_file.h"
 #include <algorithm>
 #include <cmath>
@@ -181,11 +182,16 @@ Status listClass(const fs::path &folder, int64_t label, std::vector<Sample> &sam
 
 Result<Folder> listFolder(const std::string &path) {
   Folder folder;
-  std::error_code failure;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path, failure))
-    if (std::error_code unknown; entry.is_directory(unknown))
-      folder.classes.push_back(entry.path().filename().string());
-  if (failure) return inputError(fmt::format("{}: cannot be read: {}", path, failure.message()));
+  const Result<fs::file_type> kind = fileTypeOf(path);
+  if (kind && *kind == fs::file_type::not_found)
+    return inputError(path + ": cannot be read: No such file or directory");
+  Result<std::vector<fs::path>> entries = entriesOf(path);
+  if (!entries) return entries.status();
+  for (const fs::path &entry : *entries) {
+    Result<fs::file_type> type = fileTypeOf(entry);
+    if (!type) return type.status();
+    if (*type == fs::file_type::directory) folder.classes.push_back(entry.filename().string());
+  }
   if (folder.classes.empty()) return inputError(path + ": holds no folder; images lie in one for each class");
   std::sort(folder.classes.begin(), folder.classes.end());
   for (size_t i = 0; i < folder.classes.size(); ++i)

@@ -1,8 +1,8 @@
 #include "runtime/train/state/safetensors_set.h"
+#include "runtime/plan/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,12 +15,13 @@ constexpr const char *indexName = "model.safetensors.index.json", *fileName = "m
 
 // The file or index of a folder.
 Result<std::string> inFolder(const std::string &folder) {
-  std::error_code failure;
-  for (const char *name : {indexName, fileName})
-    if (fs::exists(fs::path(folder) / name, failure)) return (fs::path(folder) / name).string();
+  Result<std::vector<fs::path>> entries = entriesOf(folder);
+  if (!entries) return entries.status();
   std::vector<std::string> found;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure))
-    if (entry.path().extension() == ".safetensors") found.push_back(entry.path().string());
+  for (const char *name : {indexName, fileName})
+    if (fs::path path = fs::path(folder) / name; std::ranges::count(*entries, path) > 0) return path.string();
+  for (const fs::path &entry : *entries)
+    if (entry.extension() == ".safetensors") found.push_back(entry.string());
   if (found.size() == 1) return found.front();
   return inputError(
       found.empty()
@@ -34,7 +35,9 @@ Result<std::string> inFolder(const std::string &folder) {
 Result<SafetensorsSet> SafetensorsSet::open(const std::string &path) {
   SafetensorsSet set;
   std::string place = path;
-  if (std::error_code failure; fs::is_directory(path, failure)) {
+  Result<fs::file_type> type = fileTypeOf(path);
+  if (!type) return type.status();
+  if (*type == fs::file_type::directory) {
     Result<std::string> found = inFolder(path);
     if (!found) return found.status();
     place = std::move(*found);
@@ -62,9 +65,9 @@ Status SafetensorsSet::add(const std::string &path) {
 }
 
 Status SafetensorsSet::addIndex(const std::string &path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return inputError(path + ": cannot be opened");
-  const auto index = nlohmann::json::parse(stream, nullptr, false);
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  if (!file) return file.status();
+  const auto index = nlohmann::json::parse((*file)->bytes(), nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     return inputError(path + ": is not an index of safetensors files");
   std::set<std::string> names;

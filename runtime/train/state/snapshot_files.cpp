@@ -2,6 +2,7 @@
 // one.
 #include "runtime/plan/atomic_file.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/folder.h"
 #include "runtime/base/checksum.h"
 #include "runtime/train/state/folder_lock.h"
 #include "runtime/train/state/snapshot.h"
@@ -39,17 +40,6 @@ Status syncFolder(const fs::path &path) {
   int result = fsync(descriptor), failure = errno;
   ::close(descriptor);
   return result == 0 || failure == EINVAL ? Status::ok() : systemError(path, "cannot be flushed to the disk", failure);
-}
-
-// The folder's entries; none where there is no folder. Error: it cannot be listed.
-Result<std::vector<fs::path>> entriesOf(const fs::path &folder) {
-  std::vector<fs::path> found;
-  std::error_code failure;
-  fs::directory_iterator entries(folder, failure);
-  for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) found.push_back(entries->path());
-  if (failure == std::errc::no_such_file_or_directory) return found;
-  if (failure) return inputError(fmt::format("{}: cannot be listed: {}", folder.string(), failure.message()));
-  return found;
 }
 
 // What is said of a snapshot's bytes, without its own checksum.
@@ -120,9 +110,10 @@ void removeLeftovers(const fs::path &folder) {
 Result<std::vector<std::string>> snapshotsIn(const std::string &path) {
   Result<std::vector<fs::path>> entries = entriesOf(path);
   if (!entries) return entries.status();
-  std::error_code failure;
+  // One that cannot be read stays: who opens it says why.
   std::erase_if(*entries, [&](const fs::path &entry) {
-    return !entry.filename().string().starts_with("step-") || !fs::is_directory(entry, failure);
+    const Result<fs::file_type> type = fileTypeOf(entry);
+    return !entry.filename().string().starts_with("step-") || (type && *type != fs::file_type::directory);
   });
   std::ranges::sort(*entries, std::greater(), [](const fs::path &entry) {
     return std::pair(entry.filename().string().size(), entry.filename().string());
@@ -134,9 +125,12 @@ std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetens
 
 Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles) {
   const fs::path path = folder;
-  std::ifstream file(path / "manifest.json", std::ios::binary);
-  if (!file) return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const Result<fs::file_type> type = fileTypeOf(path / "manifest.json");
+  if (type && *type == fs::file_type::not_found)
+    return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open((path / "manifest.json").string());
+  if (!file) return file.status();
+  const auto json = nlohmann::json::parse((*file)->bytes(), nullptr, false);
   if (!json.is_object()) return inputError(path.string() + ": its manifest.json is damaged");
   SnapshotManifest manifest;
   try {
@@ -182,6 +176,8 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
     std::error_code failure;
     fs::path part = path / rankFileName(rank);
     auto size = fs::file_size(part, failure);
+    if (failure && failure != std::errc::no_such_file_or_directory)
+      return inputError(fmt::format("{}: cannot be read: {}", part.string(), failure.message()));
     if (failure || static_cast<int64_t>(size) != manifest.files[static_cast<size_t>(rank)].bytes)
       return inputError(fmt::format("{}: is missing or cut off", part.string()));
   }
@@ -369,12 +365,12 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
 
 Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path,
                                                  const std::function<void(const std::string &)> &tell) {
-  std::error_code failure;
-  if (!fs::is_directory(path, failure))
-    return inputError(path + (failure && failure != std::errc::no_such_file_or_directory
-                                  ? ": cannot be read: " + failure.message()
-                                  : ": there is no such snapshot folder"));
-  if (fs::exists(fs::path(path) / "manifest.json", failure)) {
+  const Result<fs::file_type> type = fileTypeOf(path), manifest = fileTypeOf(fs::path(path) / "manifest.json");
+  if (!type) return type.status();
+  if (*type == fs::file_type::not_found) return inputError(path + ": there is no such snapshot folder");
+  if (*type != fs::file_type::directory) return inputError(path + ": is a file, and snapshots are in folders");
+  if (!manifest) return manifest.status();
+  if (*manifest != fs::file_type::not_found) {
     Result<SnapshotManifest> manifest = readManifest(path);
     if (!manifest) return manifest.status();
     return load(path, std::move(*manifest));

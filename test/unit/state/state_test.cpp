@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <sstream>
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -568,6 +569,35 @@ TEST_F(StateTest, AFolderThatCannotBeListedIsNotFresh) {
   std::ofstream(folder / "file") << "x";
   EXPECT_THAT(isFreshSnapshotFolder((folder / "file").string()).status().message(), HasSubstr("cannot be listed"));
   EXPECT_TRUE(*isFreshSnapshotFolder((folder / "none").string()));
+}
+
+// What cannot be read is not said to be empty.
+TEST_F(StateTest, WhyASnapshotCannotBeReadIsSaid) {
+  plan::Plan plan = example({{"dp", 1}}, {{}, {}});
+  ASSERT_TRUE(save(plan, (folder / "s").string(), 1, 1).isOk());
+  auto fault = [&](const std::string &name) { return Snapshot::open((folder / name).string()).status().message(); };
+  EXPECT_EQ(fault("s"), "");
+  fs::create_directories(folder / "listed");
+  EXPECT_THAT(fault("listed"), HasSubstr("holds no snapshot"));
+  write("file", "x");
+  EXPECT_THAT(fault("file"), HasSubstr("file: is a file, and snapshots are in folders"));
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_THAT(fault("loop"), HasSubstr("loop: cannot be read: Too many levels of symbolic links"));
+  fs::create_symlink("step-00000002", folder / "listed" / "step-00000002");
+  EXPECT_THAT(fault("listed"), HasSubstr("step-00000002/manifest.json: cannot be opened: Too many levels"));
+  // As another user than root, where this one is root.
+  const uid_t user = geteuid() == 0 ? 65534 : geteuid();
+  const fs::perms mode = fs::status(folder).permissions();
+  for (auto [denied, said] : {std::pair(fs::perms(0), "s/manifest.json: cannot be read: Permission denied"),
+                              std::pair(fs::perms(0111), "s: cannot be listed: Permission denied")}) {
+    fs::permissions(folder, fs::perms(0755));
+    fs::permissions(folder / "s", denied);
+    setfsuid(user);
+    EXPECT_THAT(fault("s"), HasSubstr(said));
+    setfsuid(geteuid());
+    fs::permissions(folder / "s", fs::perms(0755));
+  }
+  fs::permissions(folder, mode);
 }
 
 TEST_F(StateTest, KilledAtAnyMomentOneIsWhole) {
