@@ -1,71 +1,35 @@
 #include "runtime/plan/dtype.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace cleave::runtime {
 
-int64_t byteSize(plan::DType dtype) {
-  switch (dtype) {
-  case plan::I8:
-  case plan::U8:
-  case plan::BOOL:
-  case plan::F8E4M3:
-  case plan::F8E5M2:
-    return 1;
-  case plan::F16:
-  case plan::BF16:
-  case plan::I16:
-  case plan::U16:
-    return 2;
-  case plan::F32:
-  case plan::I32:
-  case plan::U32:
-    return 4;
-  case plan::F64:
-  case plan::I64:
-  case plan::U64:
-    return 8;
-  default:
-    return 0;
-  }
+namespace {
+
+struct Type {
+  plan::DType dtype;
+  const char *name;
+  int64_t bytes;
+};
+constexpr Type types[] = {{plan::F32, "f32", 4},       {plan::F64, "f64", 8},
+                          {plan::F16, "f16", 2},       {plan::BF16, "bf16", 2},
+                          {plan::I8, "i8", 1},         {plan::I16, "i16", 2},
+                          {plan::I32, "i32", 4},       {plan::I64, "i64", 8},
+                          {plan::U8, "u8", 1},         {plan::U16, "u16", 2},
+                          {plan::U32, "u32", 4},       {plan::U64, "u64", 8},
+                          {plan::BOOL, "bool", 1},     {plan::F8E4M3, "f8e4m3", 1},
+                          {plan::F8E5M2, "f8e5m2", 1}, {plan::DTYPE_INVALID, "invalid", 0}};
+
+const Type &typeOf(plan::DType dtype) {
+  const Type *last = std::end(types) - 1;
+  return *std::find_if(std::begin(types), last, [&](const Type &type) { return type.dtype == dtype; });
 }
 
-const char *name(plan::DType dtype) {
-  switch (dtype) {
-  case plan::F32:
-    return "f32";
-  case plan::F64:
-    return "f64";
-  case plan::F16:
-    return "f16";
-  case plan::BF16:
-    return "bf16";
-  case plan::F8E4M3:
-    return "f8e4m3";
-  case plan::F8E5M2:
-    return "f8e5m2";
-  case plan::I8:
-    return "i8";
-  case plan::I16:
-    return "i16";
-  case plan::I32:
-    return "i32";
-  case plan::I64:
-    return "i64";
-  case plan::U8:
-    return "u8";
-  case plan::U16:
-    return "u16";
-  case plan::U32:
-    return "u32";
-  case plan::U64:
-    return "u64";
-  case plan::BOOL:
-    return "bool";
-  default:
-    return "invalid";
-  }
-}
+} // namespace
+
+int64_t byteSize(plan::DType dtype) { return typeOf(dtype).bytes; }
+const char *name(plan::DType dtype) { return typeOf(dtype).name; }
 
 int64_t byteSize(const plan::Buffer &buffer) {
   int64_t count = elementCount(buffer.shape()), size = byteSize(buffer.dtype()), bytes = 0;
