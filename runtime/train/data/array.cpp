@@ -63,35 +63,13 @@ template <typename To, typename From> void convert(const std::byte *from, int64_
 }
 
 template <typename To> bool convertTo(plan::DType type, const std::byte *from, int64_t count, std::byte *out) {
-  switch (type) {
-  case plan::I8:
-    convert<To, int8_t>(from, count, out);
-    return true;
-  case plan::I16:
-    convert<To, int16_t>(from, count, out);
-    return true;
-  case plan::I32:
-    convert<To, int32_t>(from, count, out);
-    return true;
-  case plan::I64:
-    convert<To, int64_t>(from, count, out);
-    return true;
-  case plan::U8:
-  case plan::BOOL:
-    convert<To, uint8_t>(from, count, out);
-    return true;
-  case plan::U16:
-    convert<To, uint16_t>(from, count, out);
-    return true;
-  case plan::U32:
-    convert<To, uint32_t>(from, count, out);
-    return true;
-  case plan::U64:
-    convert<To, uint64_t>(from, count, out);
-    return true;
-  default:
-    return false;
-  }
+  auto is = [&](plan::DType one, auto number) {
+    if (type == one) convert<To, decltype(number)>(from, count, out);
+    return type == one;
+  };
+  return is(plan::I8, int8_t()) || is(plan::I16, int16_t()) || is(plan::I32, int32_t()) || is(plan::I64, int64_t()) ||
+         is(plan::U8, uint8_t()) || is(plan::BOOL, uint8_t()) || is(plan::U16, uint16_t()) ||
+         is(plan::U32, uint32_t()) || is(plan::U64, uint64_t());
 }
 
 } // namespace

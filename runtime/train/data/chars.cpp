@@ -9,34 +9,20 @@
 namespace cleave::runtime {
 namespace {
 
-// The characters (code points) of UTF-8 text. Error: bytes that are not UTF-8.
-Result<std::vector<char32_t>> decode(std::string_view text, const std::string &path) {
+// The code points of UTF-8 text, up to `most` of them (0: all), and how each is written. Error: bytes that are not
+// UTF-8.
+Result<std::vector<char32_t>> decode(std::string_view text, const std::string &path, int64_t most,
+                                     std::map<char32_t, std::string_view> &written) {
   std::vector<char32_t> characters;
   characters.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
+  for (size_t i = 0; i < text.size() && (most <= 0 || std::ssize(characters) < most);) {
     const auto [code, bytes] = characterAt(text.substr(i));
     if (bytes == 0) return inputError(fmt::format("{}: byte {} is not UTF-8 text", path, i));
     characters.push_back(code);
+    written.try_emplace(code, text.substr(i, bytes));
     i += bytes;
   }
   return characters;
-}
-
-void encode(char32_t code, std::string &out) {
-  auto push = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (code < 0x80) return push(code);
-  if (code < 0x800) {
-    push(0xc0 | code >> 6);
-  } else {
-    if (code < 0x10000) {
-      push(0xe0 | code >> 12);
-    } else {
-      push(0xf0 | code >> 18);
-      push(0x80 | (code >> 12 & 0x3f));
-    }
-    push(0x80 | (code >> 6 & 0x3f));
-  }
-  push(0x80 | (code & 0x3f));
 }
 
 } // namespace
@@ -48,18 +34,16 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
   if (!block) return block.status();
   Result<std::vector<Content>> contents = contentsOf(settings, fields);
   if (!contents) return contents.status();
-  Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path);
+  std::map<char32_t, std::string_view> written;
+  Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path, settings.truncate, written);
   if (!text) return text.status();
-  if (settings.truncate > 0 && static_cast<size_t>(settings.truncate) < text->size())
-    text->resize(static_cast<size_t>(settings.truncate));
 
   std::map<char32_t, int32_t> numbers;
-  for (char32_t code : *text) numbers.emplace(code, 0);
   DataSource source;
   int32_t next = 0;
-  for (auto &[code, number] : numbers) {
-    number = next++;
-    encode(code, source.vocabulary);
+  for (const auto &[code, bytes] : written) {
+    numbers[code] = next++;
+    source.vocabulary += bytes;
   }
   for (size_t i = 0; i < fields.size(); ++i)
     if (const Field &field = fields[i]; field.upperBound > 0 && field.upperBound < next &&

@@ -83,10 +83,4 @@ Status Sampler::restore(SamplerState state) {
   return Status::ok();
 }
 
-std::vector<int64_t> samplesOfRank(std::span<const int64_t> order, int64_t rank, int64_t ranks) {
-  std::vector<int64_t> mine;
-  for (auto i = static_cast<size_t>(rank); i < order.size(); i += static_cast<size_t>(ranks)) mine.push_back(order[i]);
-  return mine;
-}
-
 } // namespace cleave::runtime

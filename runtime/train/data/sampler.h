@@ -51,8 +51,4 @@ private:
   std::vector<int64_t> order; // of the current epoch, padded
 };
 
-// The samples that DistributedSampler gives to `rank` of `ranks`: positions rank, rank + ranks, ... of the padded
-// order.
-std::vector<int64_t> samplesOfRank(std::span<const int64_t> order, int64_t rank, int64_t ranks);
-
 } // namespace cleave::runtime

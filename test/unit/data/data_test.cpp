@@ -360,10 +360,5 @@ TEST(Sampler, PermutationsAreUniform) {
   for (int count : counts) EXPECT_NEAR(count, 1000, 137);
 }
 
-TEST(Sampler, RanksStride) {
-  std::vector<int64_t> order = {5, 3, 1, 0, 2, 4};
-  EXPECT_THAT(samplesOfRank(order, 1, 3), ElementsAre(3, 2));
-}
-
 } // namespace
 } // namespace cleave::runtime
