@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test/cli/Inputs"))
 from free_port import free_port  # noqa: E402
 from kept_state import full_disks, going_on, kills, lines, losses  # noqa: E402
+from shared_state import crossed_runs, planted_mirrors, stale_listings  # noqa: E402
 from strangers import run_among  # noqa: E402
 
 MLP = ROOT / "test/golden/data/mlp/model.onnx"
@@ -166,7 +167,8 @@ def stopped_ranks(bench):
 
 
 PARTS = {"strangers": strangers, "lost-ranks": lost_ranks, "stopped-ranks": stopped_ranks, "going-on": going_on,
-         "kills": kills, "full-disks": full_disks}
+         "kills": kills, "full-disks": full_disks, "stale-listings": stale_listings, "crossed-runs": crossed_runs,
+         "planted-mirrors": planted_mirrors}
 
 
 def table(rows):
