@@ -1,6 +1,7 @@
 #include "runtime/train/resume_vote.h"
 #include "runtime/train/state/changes.h"
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,8 @@
 namespace cleave::runtime {
 
 Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mirror *mirror) {
-  const bool areThere = !candidates.empty();
+  const std::string folder =
+      candidates.empty() ? "" : std::filesystem::path(candidates.front()).parent_path().string();
   Result<Choice> choice = nextChoice(candidates);
   if (!choice) return choice.status();
   Result<bool> isTaken = false;
@@ -28,7 +30,7 @@ Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mir
   }
   if (!isTaken) return isTaken.status();
   Status none;
-  if (!*isTaken && areThere) none = inputError("--snapshot: there is no snapshot that all ranks can read");
+  if (!*isTaken && !folder.empty()) none = inputError(folder + ": holds no snapshot that all ranks can read");
   CLEAVE_RETURN_IF_ERROR(control.outcome(none, options.limit));
   return taken;
 }

@@ -27,6 +27,7 @@ StreamEndpoint::~StreamEndpoint() {
 }
 
 void StreamEndpoint::setLink(int peer, std::unique_ptr<Link> link) {
+  std::lock_guard guard(linking);
   if (!isLinked(peer)) linked.push_back(peer);
   peers[static_cast<size_t>(peer)].link = std::move(link);
 }
@@ -228,20 +229,23 @@ void StreamEndpoint::notify() {
 }
 
 int StreamEndpoint::lostPeer() const {
+  std::lock_guard guard(linking);
   for (int number : linked)
     if (const Peer &peer = peers[static_cast<size_t>(number)]; hasEnded(peer.link->socket())) return number;
   return -1;
 }
 
 void StreamEndpoint::shutdown() {
+  std::lock_guard guard(linking);
   for (int number : linked) peers[static_cast<size_t>(number)].link->shutdown();
   notify();
 }
 
 Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline &deadline) {
   if (with.empty()) return Status::ok();
+  std::shared_ptr<SharedRegion> own; // null: there is no memory for it
   if (Result<std::shared_ptr<SharedRegion>> made = SharedRegion::create(static_cast<int>(with.size())); made)
-    region = std::move(*made);
+    own = std::move(*made);
   const size_t count = with.size();
   std::vector<SharedOffer> mine(count), theirs(count);
   std::vector<std::shared_ptr<SharedRegion>> opened(count);
@@ -252,27 +256,22 @@ Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline 
       sends[i] = {with[i], setupTag, reinterpret_cast<std::byte *>(&out[i]), sizeof out[i]};
       receives[i] = {with[i], setupTag, reinterpret_cast<std::byte *>(&in[i]), sizeof in[i]};
     }
-    auto own = std::exchange(region, nullptr); // sockets carry it
-    Status status = exchange(*this, sends, receives, deadline);
-    region = std::move(own);
-    return status;
+    return exchange(*this, sends, receives, deadline);
   };
-  for (size_t i = 0; i < count && region; ++i) mine[i] = region->offer(static_cast<int>(i));
+  for (size_t i = 0; i < count && own; ++i) mine[i] = own->offer(static_cast<int>(i));
   CLEAVE_RETURN_IF_ERROR(swap(mine, theirs));
-  for (size_t i = 0; i < count && region; ++i)
+  for (size_t i = 0; i < count && own; ++i)
     if (Result<std::shared_ptr<SharedRegion>> found = SharedRegion::open(theirs[i]); found)
       opened[i] = std::move(*found), isOpened[i] = 1;
   CLEAVE_RETURN_IF_ERROR(swap(isOpened, isOpenedThere));
-  bool any = false;
   for (size_t i = 0; i < count; ++i) {
     if (!opened[i] || !isOpenedThere[i]) continue;
-    Peer &peer = peers[static_cast<size_t>(with[i])];
-    const int socket = ::dup(peer.link->socket());
+    const int socket = ::dup(peers[static_cast<size_t>(with[i])].link->socket());
     if (socket < 0) return runError("there are too few file descriptors (ulimit -n)");
-    peer.link = std::make_unique<SharedLink>(socket, region, static_cast<int>(i), opened[i], theirs[i].slot);
-    any = true;
+    setLink(with[i], std::make_unique<SharedLink>(socket, own, static_cast<int>(i), opened[i], theirs[i].slot));
+    std::lock_guard guard(linking);
+    region = own;
   }
-  if (!any) region.reset();
   return Status::ok();
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/engine/comm/shared_memory.h"
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <poll.h>
 #include <vector>
 
@@ -37,7 +38,7 @@ public:
   void wait(int64_t idle) override;
   void notify() override;
   void cancel(Message &message) override;
-  // A peer whose link has ended, without waiting; -1: none.
+  // A peer whose link has ended, without waiting; -1: none. From any thread.
   int lostPeer() const;
   // To poll, where something else is waited for too.
   void addTo(std::vector<pollfd> &polls) const;
@@ -73,6 +74,7 @@ private:
 
   const Place place;
   std::atomic<int64_t> &moved;
+  mutable std::mutex linking; // over which links there are: others end them, and look whether they have ended
   std::vector<Peer> peers; // by rank
   std::vector<int> linked; // peers that have a link
   std::shared_ptr<SharedRegion> region;

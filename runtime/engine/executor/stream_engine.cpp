@@ -3,8 +3,8 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
 #include "runtime/plan/staged_inputs.h"
+#include "runtime/base/threads/wait.h"
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <unordered_set>
@@ -541,15 +541,14 @@ Status StreamEngine::fault(size_t rank, int64_t turn) const {
 // Until the GPU is there; error: it stopped, another rank is gone, or it does not come there. The host looks for as
 // long as a short step takes, then sleeps until it is told.
 Status StreamEngine::await(const Routine &routine, const StreamEvent &event, const std::string &stopped) {
-  using Clock = std::chrono::steady_clock;
   constexpr double looks = 100e-6, sleeps = 0.05; // seconds
-  const Clock::time_point start = Clock::now();
+  AwakeTime awake;
   bool isAsked = false;
   for (;;) {
     Result<bool> done = event.query(stopped.c_str());
     if (!done) return done.status();
     if (*done) return Status::ok();
-    double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    const double waited = awake.seconds();
     if (waited < looks) continue;
     if (!isAsked) {
       isAsked = true;

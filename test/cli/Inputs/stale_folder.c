@@ -2,6 +2,7 @@
 //
 //   RANK=1 STALE_RANK=1 STALE_NAME=step-00000004 LD_PRELOAD=stale.so cleave run ...   the name is not there
 //   ... FAILING_FOLDER=/snapshots ...                                                  its listing fails with EIO
+//   ... BLOCKED_NAME=data.npz ...                                                      opening it does not return
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int isOfThisRank(void) {
   const char *rank = getenv("RANK"), *stale = getenv("STALE_RANK");
@@ -23,6 +25,11 @@ static int isHidden(const char *path) {
 }
 
 #define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
+
+static void blockIfAsked(const char *path) {
+  const char *name = getenv("BLOCKED_NAME");
+  while (name && strstr(path, name) && isOfThisRank()) pause();
+}
 
 DIR *opendir(const char *path) {
   const char *failing = getenv("FAILING_FOLDER");
@@ -50,6 +57,7 @@ READDIR(readdir64, dirent64)
     va_start(rest, flags);                                                                                             \
     const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                      \
     va_end(rest);                                                                                                      \
+    blockIfAsked(path);                                                                                                \
     if (isHidden(path)) {                                                                                              \
       errno = ENOENT;                                                                                                  \
       return -1;                                                                                                       \

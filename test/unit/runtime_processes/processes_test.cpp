@@ -203,6 +203,14 @@ TEST(Processes, TwoHostsGiveTheBitsOfOneProcess) {
   EXPECT_EQ(several.output, one.output);
 }
 
+TEST(Processes, TheSoftLimitOfFilesIsRaised) {
+  Outcome few = shell("ulimit -Sn 32; " + underTorch(8, "8 1 2"));
+  EXPECT_EQ(few.status, 0) << few.output;
+  Outcome tooFew = shell("ulimit -n 40; " + underTorch(2, "2 1 1"));
+  EXPECT_EQ(tooFew.status, 1);
+  EXPECT_THAT(tooFew.output, testing::HasSubstr("connections and may open 40 files: raise the hard limit (ulimit -Hn"));
+}
+
 TEST(Processes, TheWrongNumberIsSaid) {
   Outcome torch = shell(underTorch(2, "2 2 1"));
   EXPECT_EQ(torch.status, 1);
