@@ -12,7 +12,7 @@ namespace {
 
 using Now = std::chrono::steady_clock;
 constexpr auto handshakeTime = std::chrono::seconds(5); // of one who came
-constexpr auto joiningTime = std::chrono::seconds(15); // of one attempt to join
+constexpr auto joiningTime = std::chrono::seconds(15);  // of one attempt to join
 constexpr auto retryTime = std::chrono::milliseconds(100);
 constexpr ptrdiff_t mostUnproved = 512;
 constexpr int mostAtOnce = 32; // then those who are here are served: a flood of unauthenticated has no end
@@ -31,7 +31,8 @@ void Acceptor::close() {
 Status Acceptor::turn(std::span<const pollfd> others) {
   startJoins();
   std::vector<pollfd> polls;
-  if (listener >= 0) polls.push_back({listener, POLLIN, 0});
+  // Ranks other than 0 are told the run when all are there, and are joined by ranks that know it.
+  if (listener >= 0 && (self.rank == 0 || self.run != RunId{})) polls.push_back({listener, POLLIN, 0});
   const size_t first = polls.size(), count = pending.size();
   for (const PendingConnection &connection : pending) {
     bool sends = connection.isConnecting || connection.sent < connection.handshake->outgoing().size();
@@ -70,7 +71,9 @@ void Acceptor::startJoins() {
 
 Status Acceptor::acceptAll() {
   auto isUnproved = [](const PendingConnection &connection) { return !connection.join && connection.socket >= 0; };
-  auto isSilent = [&](const PendingConnection &connection) { return isUnproved(connection) && connection.handshake->peer() < 0; };
+  auto isSilent = [&](const PendingConnection &connection) {
+    return isUnproved(connection) && connection.handshake->peer() < 0;
+  };
   for (int turn = 0; turn < mostAtOnce; ++turn) {
     int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -144,7 +147,8 @@ Status Acceptor::ended(PendingConnection &connection) {
   case Handshake::State::Met: {
     Address where = peerAddress(connection.socket);
     if (connection.join) lastObstacle.clear();
-    onMet({std::exchange(connection.socket, -1), handshake.peer(), handshake.lane(), !connection.join, where, handshake.port()});
+    onMet({std::exchange(connection.socket, -1), handshake.peer(), handshake.lane(), !connection.join, where,
+           handshake.port()});
     return Status::ok();
   }
   case Handshake::State::Refused:
@@ -159,8 +163,9 @@ Status Acceptor::refused(PendingConnection &connection) {
   const Handshake &handshake = *connection.handshake;
   std::string where = peerAddress(connection.socket).text(), why = text(handshake.refusal());
   // One that has proved itself and does not fit ends the run, as nobody else will take its place; but another process
-  // may hold the place that this one wants.
-  bool isFatal = connection.join || (handshake.isProved() && handshake.refusal() != Handshake::Refusal::Taken);
+  // may hold the place that this one wants, also one that comes when the ranks have met and know their run.
+  bool isFatal = connection.join || (handshake.isProved() && handshake.refusal() != Handshake::Refusal::Taken &&
+                                     handshake.refusal() != Handshake::Refusal::Run);
   leave(connection, fmt::format("as rank {}: {}", handshake.peer(), why));
   if (!isFatal) return Status::ok();
   return inputError(
