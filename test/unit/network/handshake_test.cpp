@@ -96,7 +96,7 @@ TEST_F(Handshakes, WhatWasHeardBeforeProvesNothing) {
 }
 
 TEST_F(Handshakes, ARankOrLaneOfItsOwnChoiceIsNotProved) {
-  for (size_t at : {8, 16, 20, 24}) { // rank, lane, size, port in the hello
+  for (size_t at : {8, 16, 20, 24, 28, 60}) { // rank, lane, size, port, plan, run in the hello
     Side a = joiner(), b = listener();
     Bytes hello = a.said();
     hello[at] ^= std::byte{1};
@@ -142,6 +142,19 @@ TEST_F(Handshakes, WhoProvesAndDoesNotFitIsToldWhy) {
   Side e{Handshake::asJoiner(keyOf(1), {.rank = 3, .size = 5, .plan = digestOf("a plan")}, 0, 2, 1)}, f = listener();
   converse(e, f);
   EXPECT_EQ(e.handshake.refusal(), Refusal::Size);
+}
+
+TEST_F(Handshakes, RanksOfTwoRunsOfOnePlanAreToldSo) {
+  Self one = process(3), other = process(0);
+  one.run[5] = std::byte{1}, other.run[5] = std::byte{2};
+  Side a{Handshake::asJoiner(keyOf(1), one, 0, 2, 1)}, b{Handshake::asListener(keyOf(1), other)};
+  converse(a, b);
+  EXPECT_EQ(a.handshake.refusal(), Refusal::Run);
+  EXPECT_EQ(b.handshake.refusal(), Refusal::Run);
+  other.run = one.run;
+  Side c{Handshake::asJoiner(keyOf(1), one, 0, 2, 1)}, d{Handshake::asListener(keyOf(1), other)};
+  converse(c, d);
+  EXPECT_EQ(c.handshake.state(), State::Met);
 }
 
 TEST_F(Handshakes, GarbageIsBrokenAndNeverLong) {

@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 
 namespace cleave::runtime::tcp {
 namespace {
 
-// Two ends whose buffers take little, so that words often go in parts.
+// Two ends, the lines' from here on, whose buffers take little, so that words often go in parts.
 std::array<int, 2> narrowPair() {
   std::array<int, 2> ends{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
@@ -54,7 +53,20 @@ TEST(HealthLink, WordsArriveWholeWhileAnotherThreadRests) {
   }
   EXPECT_GT(last, 0);
   sends.join(), rests.join();
-  for (int end : ends) ::close(end);
+}
+
+TEST(HealthLink, ALineClosesItsSockets) {
+  std::array<int, 2> ends = narrowPair();
+  std::atomic<int64_t> moved = 0;
+  TcpHealthLink to(1, {ends[1], -1}, moved);
+  {
+    TcpHealthLink from(0, {-1, ends[0]}, moved);
+  }
+  EXPECT_EQ(::fcntl(ends[0], F_GETFD), -1);
+  int peer = 0;
+  HealthMessage word;
+  EXPECT_FALSE(to.receive(peer, word));
+  EXPECT_TRUE(to.hasEnded(0));
 }
 
 } // namespace

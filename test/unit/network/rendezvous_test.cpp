@@ -1,9 +1,13 @@
 // Processes that meet, as threads over the loopback interface, among unauthenticated.
+#include "runtime/engine/comm/socket_link.h"
 #include "runtime/engine/comm/tcp/address.h"
 #include "runtime/engine/comm/tcp/rendezvous.h"
 #include "runtime/engine/comm/transport.h"
 #include <arpa/inet.h>
+#include <deque>
+#include <functional>
 #include <gmock/gmock.h>
+#include <memory>
 #include <netinet/in.h>
 #include <sodium.h>
 #include <sys/socket.h>
@@ -41,56 +45,83 @@ int connectTo(int port) {
   return -1;
 }
 
+// A rank that meets the others, and then connects to those that it needs.
 struct Process {
-  std::optional<Result<Sockets>> outcome;
-  std::string message() const { return outcome && !*outcome ? outcome->status().message() : ""; }
+  Network network;
+  std::unique_ptr<Rendezvous> rendezvous;
+  std::atomic<int64_t> moved{0};
+  std::unique_ptr<StreamEndpoint> tree;
+  AbortFlag abort;
+  std::unique_ptr<ControlPlane> control;
+  Status outcome;
+  const std::string &message() const { return outcome.message(); }
+
+  Status meet(const Launch &launch, const std::string &plan) {
+    rendezvous = std::make_unique<Rendezvous>(launch, network, plan);
+    CLEAVE_RETURN_IF_ERROR(rendezvous->meet());
+    tree = std::make_unique<StreamEndpoint>(
+        StreamEndpoint::Place{launch.rank, launch.size, Transport::controlLane, rendezvous->run()}, moved);
+    for (int peer : neighboursOf(launch.rank, launch.size))
+      tree->setLink(peer, std::make_unique<SocketLink>(rendezvous->take({Transport::controlLane, peer})));
+    control = std::make_unique<ControlPlane>(*tree, abort);
+    return rendezvous->confirm(*tree, *control);
+  }
 };
 
 struct Party {
   int size = 4, port = freePort();
   std::string host = "127.0.0.1";
   double seconds = 60;
-  std::vector<int> secrets = {1, 1, 1, 1};
-  std::vector<std::string> plans = {"plan", "plan", "plan", "plan"};
+  std::vector<int> secrets = std::vector<int>(64, 1);
+  std::vector<std::string> plans = std::vector<std::string>(64, "plan"), jobs = std::vector<std::string>(64);
+  // Pairs that the rank needs when it has met the others, in turn.
+  std::function<std::vector<std::vector<Rendezvous::Pair>>(int rank)> needs = [](int) {
+    return std::vector<std::vector<Rendezvous::Pair>>{};
+  };
+  std::deque<Process> processes = {};
 
-  std::vector<Process> meetAll(const std::vector<int> &ranks) {
+  Status runRank(Process &process, int rank) {
+    const auto number = static_cast<size_t>(rank);
+    const Launch launch{
+        .kind = Launch::Kind::Tcp, .size = size, .rank = rank, .host = host, .port = port, .job = jobs[number]};
+    process.network.meetingSeconds = seconds;
+    if (secrets[number] > 0) process.network.secret.emplace()[0] = static_cast<std::byte>(secrets[number]);
+    CLEAVE_RETURN_IF_ERROR(process.meet(launch, plans[number]));
+    for (const std::vector<Rendezvous::Pair> &pairs : needs(rank))
+      CLEAVE_RETURN_IF_ERROR(process.rendezvous->connect(pairs, *process.tree, *process.control, seconds));
+    return Status::ok();
+  }
+
+  const std::deque<Process> &meetAll(const std::vector<int> &ranks) {
     EXPECT_GE(sodium_init(), 0);
-    std::vector<Process> processes(ranks.size());
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < ranks.size(); ++i)
-      threads.emplace_back([&, i] {
-        Launch launch{.kind = Launch::Kind::Tcp, .size = size, .rank = ranks[i], .host = host, .port = port};
-        Network network{.meetingSeconds = seconds};
-        auto number = static_cast<size_t>(ranks[i]);
-        if (secrets[number] > 0) network.secret.emplace()[0] = static_cast<std::byte>(secrets[number]);
-        processes[i].outcome.emplace(meet(launch, network, plans[number]));
-      });
+    for (int rank : ranks)
+      threads.emplace_back(
+          [this, rank, &process = processes.emplace_back()] { process.outcome = runRank(process, rank); });
     for (std::thread &thread : threads) thread.join();
     return processes;
   }
 };
 
-// Every pair has a socket on every lane, and both ends are of the same connection.
-void expectMet(const std::vector<Process> &processes, int size) {
-  for (const Process &process : processes) ASSERT_TRUE(*process.outcome) << process.message();
-  for (int lane = 0; lane < Transport::lanes; ++lane)
-    for (int a = 0; a < size; ++a)
-      for (int b = 0; b < a; ++b) {
-        if (lane == Transport::healthLane && b != 0) continue;
-        int one = (**processes[static_cast<size_t>(a)].outcome)[static_cast<size_t>(lane)][static_cast<size_t>(b)],
-            other = (**processes[static_cast<size_t>(b)].outcome)[static_cast<size_t>(lane)][static_cast<size_t>(a)];
-        ASSERT_GE(one, 0);
-        ASSERT_GE(other, 0);
-        EXPECT_EQ(ownAddress(one).text(), peerAddress(other).text());
-      }
+// Both ends of a connection between two of the ranks, which meetAll() has in their order.
+void expectConnected(const std::deque<Process> &processes, int lane, int a, int b) {
+  const int one = processes[static_cast<size_t>(a)].rendezvous->take({lane, b}),
+            other = processes[static_cast<size_t>(b)].rendezvous->take({lane, a});
+  ASSERT_GE(one, 0) << "lane " << lane << ", rank " << a << " to " << b;
+  ASSERT_GE(other, 0) << "lane " << lane << ", rank " << b << " to " << a;
+  EXPECT_EQ(ownAddress(one).text(), peerAddress(other).text());
+  ::close(one), ::close(other);
 }
 
-void closeAll(std::vector<Process> &processes) {
-  for (Process &process : processes)
-    if (*process.outcome)
-      for (auto &lane : **process.outcome)
-        for (int socket : lane)
-          if (socket >= 0) ::close(socket);
+// Neighbours on the tree have a socket on both of its lanes, and all know the same run.
+void expectMet(const std::deque<Process> &processes) {
+  for (const Process &process : processes) {
+    EXPECT_TRUE(process.outcome) << process.message();
+    EXPECT_EQ(process.rendezvous->run(), processes[0].rendezvous->run());
+  }
+  if (testing::Test::HasFailure()) return;
+  for (int rank = 1; rank < std::ssize(processes); ++rank)
+    expectConnected(processes, Transport::healthLane, rank, parentOf(rank));
 }
 
 TEST(Rendezvous, AllMeetAmongStrangers) {
@@ -111,10 +142,9 @@ TEST(Rendezvous, AllMeetAmongStrangers) {
         ::close(socket);
       }
     });
-  std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
+  const std::deque<Process> &processes = party.meetAll({0, 1, 2, 3});
   over = true;
-  expectMet(processes, 4);
-  closeAll(processes);
+  expectMet(processes);
   std::thread([&] { // the unauthenticated that wait for somebody who listens
     int socket = listenAt(resolve("127.0.0.1", party.port)->front());
     for (std::thread &stranger : unauthenticated) stranger.join();
@@ -130,10 +160,9 @@ TEST(Rendezvous, SilentConnectionsDelayNobody) {
     for (int i = 0; i < 300; ++i) silent.push_back(connectTo(party.port));
   });
   auto begin = std::chrono::steady_clock::now();
-  std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
+  const std::deque<Process> &processes = party.meetAll({0, 1, 2, 3});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
-  expectMet(processes, 4);
-  closeAll(processes);
+  expectMet(processes);
   int socket = listenAt(resolve("127.0.0.1", party.port)->front());
   stranger.join();
   ::close(socket);
@@ -143,7 +172,7 @@ TEST(Rendezvous, SilentConnectionsDelayNobody) {
 
 TEST(Rendezvous, AnotherSecretIsTold) {
   Party party{.seconds = 5, .secrets = {1, 1, 2, 1}};
-  std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
+  const std::deque<Process> &processes = party.meetAll({0, 1, 2, 3});
   EXPECT_THAT(processes[2].message(), testing::HasSubstr("rank 2 and rank 0"));
   EXPECT_THAT(processes[2].message(), testing::HasSubstr("their secrets differ"));
   EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 0 waits for rank 2 of 4"));
@@ -153,50 +182,94 @@ TEST(Rendezvous, AnotherSecretIsTold) {
 
 TEST(Rendezvous, AnotherPlanEndsAllAtOnce) {
   Party party{.seconds = 20, .plans = {"plan", "plan", "another", "plan"}};
-  std::vector<Process> processes = party.meetAll({0, 1, 2, 3});
+  const std::deque<Process> &processes = party.meetAll({0, 1, 2, 3});
   for (int rank : {0, 2})
     EXPECT_THAT(processes[static_cast<size_t>(rank)].message(), testing::HasSubstr("different plans"));
-  for (int rank : {1, 3}) EXPECT_FALSE(*processes[static_cast<size_t>(rank)].outcome);
+  for (int rank : {1, 3}) EXPECT_FALSE(processes[static_cast<size_t>(rank)].outcome);
 }
 
 TEST(Rendezvous, ASecondProcessOfARankIsToldSo) {
   Party party{.size = 2, .seconds = 10};
-  std::vector<Process> processes = party.meetAll({0, 1, 1});
+  const std::deque<Process> &processes = party.meetAll({0, 1, 1});
   int refused = 0;
   for (size_t i : {1, 2}) refused += processes[i].message().find("another process has this rank") != std::string::npos;
-  int lost = !*processes[1].outcome + !*processes[2].outcome;
+  int lost = !processes[1].outcome + !processes[2].outcome;
   EXPECT_EQ(lost, 1);
   EXPECT_LE(refused, 1); // or nobody listened any more when it came
-  EXPECT_TRUE(*processes[0].outcome) << processes[0].message();
-  closeAll(processes);
+  EXPECT_TRUE(processes[0].outcome) << processes[0].message();
 }
 
 TEST(Rendezvous, WhoIsMissingIsTold) {
   Party party{.seconds = 1};
-  std::vector<Process> processes = party.meetAll({0, 2});
+  const std::deque<Process> &processes = party.meetAll({0, 2});
   EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 0 waits for ranks 1, 3 of 4"));
   EXPECT_THAT(processes[1].message(), testing::HasSubstr("rank 0 waits for ranks 1, 3 of 4"));
-  EXPECT_EQ(processes[0].outcome->status().exitStatus(), 4);
+  EXPECT_EQ(processes[0].outcome.exitStatus(), 4);
 }
 
 TEST(Rendezvous, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
   Party party{.host = "no-such-host.invalid", .seconds = 1};
   auto begin = std::chrono::steady_clock::now();
-  std::vector<Process> processes = party.meetAll({3});
+  const std::deque<Process> &processes = party.meetAll({3});
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 3 cannot resolve 'no-such-host.invalid'"));
 }
 
 TEST(Rendezvous, BeyondThisHostThereIsASecret) {
   for (const char *host : {"192.0.2.1", "2001:db8::1"}) { // addresses of no machine
-    Party party{.host = host, .seconds = 1, .secrets = {0, 0, 0, 0}};
-    std::vector<Process> processes = party.meetAll({0, 1});
+    Party party{.host = host, .seconds = 1, .secrets = {0, 0}};
+    const std::deque<Process> &processes = party.meetAll({0, 1});
     for (const Process &process : processes) {
       EXPECT_THAT(process.message(), testing::HasSubstr("CLEAVE_SECRET"));
       EXPECT_THAT(process.message(), testing::HasSubstr("--insecure-network"));
-      EXPECT_EQ(process.outcome->status().exitStatus(), 1);
+      EXPECT_EQ(process.outcome.exitStatus(), 1);
     }
   }
+}
+
+// Of every pair its higher rank goes to the lower one; a rank that needs nobody waits with the others.
+TEST(Rendezvous, RanksThatNeedEachOtherAreConnectedLater) {
+  Party party;
+  party.needs = [](int rank) {
+    std::vector<std::vector<Rendezvous::Pair>> turns(3);
+    for (int peer = 0; peer < 4; ++peer)
+      if (peer != rank) turns[0].emplace_back(Transport::computeLane, peer);
+    if (rank < 2) turns[0].emplace_back(Transport::exchangeLane, 1 - rank);
+    if (rank >= 2) turns[2].emplace_back(Transport::transferLane, 5 - rank); // turns[1]: nobody needs anybody
+    return turns;
+  };
+  const std::deque<Process> &processes = party.meetAll({0, 1, 2, 3});
+  expectMet(processes);
+  for (int a = 0; a < 4; ++a)
+    for (int b = 0; b < a; ++b) expectConnected(processes, Transport::computeLane, a, b);
+  expectConnected(processes, Transport::exchangeLane, 0, 1);
+  expectConnected(processes, Transport::transferLane, 2, 3);
+}
+
+TEST(Rendezvous, OneSidedNeedsAreToldWhoIsMissing) {
+  Party party{.size = 2, .seconds = 2};
+  party.needs = [](int rank) {
+    std::vector<Rendezvous::Pair> pairs;
+    if (rank == 0) pairs.emplace_back(Transport::computeLane, 1);
+    return std::vector<std::vector<Rendezvous::Pair>>{pairs};
+  };
+  const std::deque<Process> &processes = party.meetAll({0, 1});
+  EXPECT_THAT(processes[0].message(), testing::HasSubstr("rank 0 waits for rank 1 of 2"));
+  EXPECT_FALSE(processes[1].outcome);
+}
+
+TEST(Rendezvous, RanksOfTwoRunsNeverTrainTogether) {
+  Party party{.size = 2, .seconds = 10, .jobs = {"monday", "tuesday"}};
+  const std::deque<Process> &processes = party.meetAll({0, 1});
+  for (const Process &process : processes) EXPECT_FALSE(process.outcome);
+  EXPECT_THAT(processes[1].message(), testing::HasSubstr("do not belong together"));
+}
+
+TEST(Rendezvous, SixtyFourRanksMeet) {
+  Party party{.size = 64, .seconds = 120};
+  std::vector<int> ranks;
+  for (int rank = 0; rank < party.size; ++rank) ranks.push_back(rank);
+  expectMet(party.meetAll(ranks));
 }
 
 TEST(Addresses, AnInterfaceIsFoundByNameAndAddress) {
