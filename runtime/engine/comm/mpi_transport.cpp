@@ -41,7 +41,8 @@ public:
     if (link.sending && !isDone(link.sending)) return false;
     link.out = word;
     char error[256] = "";
-    link.sending = plugin.start(1, Transport::healthLane, peer, watchTag, &link.out, sizeof link.out, error, sizeof error);
+    link.sending =
+        plugin.start(1, Transport::healthLane, peer, watchTag, &link.out, sizeof link.out, error, sizeof error);
     return true;
   }
   bool receive(int &peer, HealthMessage &word) override {
@@ -67,7 +68,8 @@ private:
   void expect(int peer) {
     Link &link = links[static_cast<size_t>(peer)];
     char error[256] = "";
-    link.receiving = plugin.start(0, Transport::healthLane, peer, watchTag, &link.in, sizeof link.in, error, sizeof error);
+    link.receiving =
+        plugin.start(0, Transport::healthLane, peer, watchTag, &link.in, sizeof link.in, error, sizeof error);
   }
   bool isDone(void *&request) {
     int64_t bytes = 0;
@@ -119,8 +121,7 @@ private:
   void start(Message &message, bool isSent) {
     char error[256] = "";
     const int tag = isSent || isAnnounced ? static_cast<int>(message.tag) : -1;
-    message.request =
-        plugin.start(isSent, lane, message.peer, tag, message.data, message.bytes, error, sizeof error);
+    message.request = plugin.start(isSent, lane, message.peer, tag, message.data, message.bytes, error, sizeof error);
     if (!message.request) return fail(message, error);
     underWay.push_back({&message, isSent});
   }
@@ -144,7 +145,7 @@ private:
     message.isDone = true;
     if (way.isSent) return true;
     message.arrived = bytes;
-    if (tag != static_cast<int>(message.tag))
+    if (done == 2 || tag != static_cast<int>(message.tag))
       message.failure = runError(fmt::format("rank {} sends {} of {} bytes, where {} of {} bytes is expected: the "
                                              "ranks do not do the same",
                                              message.peer, nameOf(static_cast<uint32_t>(tag)), bytes,

@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_MPI_PLUGIN_VERSION 3
+#define CLEAVE_MPI_PLUGIN_VERSION 4
 
 typedef struct {
   int version; /* CLEAVE_MPI_PLUGIN_VERSION */
@@ -15,7 +15,8 @@ typedef struct {
   /* Begins to send (or receive) one message of at most 2^30 bytes on a lane; null: MPI failed, `error` says how.
      A negative tag receives whatever the peer sends next. Thread safe. */
   void *(*start)(int send, int lane, int peer, int tag, void *data, int64_t bytes, char *error, int errorBytes);
-  /* 1: the message is there, `bytes` long and of this tag, and the request gone; 0: not yet; -1: MPI failed. */
+  /* 1: the message is there, `bytes` long and of this tag, and the request gone; 2: the same, it has no room; 0: not
+     yet; -1: MPI failed. */
   int (*test)(void *request, int64_t *bytes, int *tag, char *error, int errorBytes);
   void (*cancel)(void *request); /* gives up a message that never came or went */
   void (*abort)(int exitStatus); /* ends all processes */
