@@ -12,13 +12,13 @@
 #include "compiler/schedule/schedule.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "runtime/train/data/lengths.h"
-#include "runtime/train/data/sequence.h"
+#include "runtime/base/printable.h"
 #include "runtime/plan/atomic_file.h"
 #include "runtime/plan/code_digest.h"
-#include "runtime/base/printable.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/weight_files.h"
+#include "runtime/train/data/lengths.h"
+#include "runtime/train/data/sequence.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 //
 //   x = Add s, Broadcast(bias)     x [b,h,{query},{key}]   ->   s [b,h,{query},{key}],  bias [{key}]
 #pragma once
-#include "runtime/base/sharding/factor_rule.h"
 #include "dialects/onnx/Onnx.h"
+#include "runtime/base/sharding/factor_rule.h"
 
 namespace cleave::attention {
 

@@ -13,10 +13,10 @@
 // The passes stand in this order; each has its own file and lit test. AddInPlace stands between
 // SelectHalves and FormClusters (both in kernels/), which leaves plan.launch.
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 
 namespace cleave::codegen {
 

@@ -12,10 +12,10 @@
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
 #pragma once
 #include "compiler/codegen/codegen.h"
-#include "runtime/base/sharding/sharding.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/base/sharding/sharding.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave::codegen {

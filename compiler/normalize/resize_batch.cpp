@@ -10,10 +10,10 @@
 // fewer, since the number itself may be folded into its constants: it is refused.
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/normalize.h"
-#include "runtime/base/sharding/samples.h"
 #include "dialects/onnx/result_shape.h"
 #include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/base/sharding/samples.h"
 #include <llvm/ADT/STLExtras.h>
 #include <numeric>
 

@@ -5,10 +5,10 @@
 //   onnx.read @w, ZeRO-3, read by "/fc/MatMul"             "w gathered over dp for /fc/MatMul"
 //   the new value of @w, ZeRO-1                            "new value of w gathered over dp"
 #pragma once
-#include "runtime/base/sharding/sharding.h"
 #include "dialects/dist/Dist.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
+#include "runtime/base/sharding/sharding.h"
 #include <string>
 
 namespace cleave::partition {

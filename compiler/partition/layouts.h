@@ -11,11 +11,11 @@
 // ApplyDecision writes factors and partial on forward ops, PropagateShardings completes them and adds the layouts,
 // MaterializeCollectives removes all of them.
 #pragma once
-#include "runtime/base/sharding/factor_rule.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "runtime/base/sharding/factor_rule.h"
 
 namespace cleave::partition {
 

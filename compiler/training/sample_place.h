@@ -3,8 +3,8 @@
 //   SamplePlaces places = samplePlaces(model);
 //   places.lookup(logits)      // logits [8 * 64, 100] of 8 samples: {dim 0, inner 64}
 #pragma once
-#include "runtime/base/sharding/samples.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/base/sharding/samples.h"
 #include <llvm/ADT/DenseMap.h>
 
 namespace cleave::training {

@@ -1,6 +1,5 @@
 // The dist dialect: layouts as attributes, reshards before, collectives after materialization. See DistOps.td.
 #pragma once
-#include "runtime/base/sharding/sharding.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -11,6 +10,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "runtime/base/sharding/sharding.h"
 
 #include "dialects/dist/DistDialect.h.inc"
 #define GET_ATTRDEF_CLASSES

@@ -1,7 +1,5 @@
 // The onnx dialect: onnx.node, persistent tensors, and the core ops with their facets. See OnnxCoreOps.td.
 #pragma once
-#include "runtime/base/sharding/factor_rule.h"
-#include "runtime/base/sharding/operation_kind.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -12,6 +10,8 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "runtime/base/sharding/factor_rule.h"
+#include "runtime/base/sharding/operation_kind.h"
 
 namespace cleave::onnx {
 enum class LoweringKind : uint8_t {

@@ -1,11 +1,11 @@
 #include "runtime/capi/cleave_runtime.h"
-#include "runtime/engine/device/strided_copy.h"
-#include "runtime/train/trainer.h"
-#include "runtime/plan/dtype.h"
 #include "runtime/base/mapped_file.h"
+#include "runtime/engine/device/strided_copy.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
+#include "runtime/train/trainer.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -5,8 +5,8 @@
 //   form->query[0] ... form->query[3]               // strides of batch, heads, positions, features, in elements
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/plan/verify/verify.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/verify/verify.h"
 #include <array>
 
 namespace cleave::runtime {

@@ -2,8 +2,8 @@
 //
 //   mesh dp=2, tp=4; affine {base 3, {axes tp, stride 10}}: device 6 (dp=1, tp=2) has 23; range over the mesh [3, 33]
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
 #include <utility>
 

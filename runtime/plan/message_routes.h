@@ -3,8 +3,8 @@
 //   forward.0 sends y[4x64xf32] to device 4 twice a step, one an action  ->  {from 0, to 4, channel 0, 1024 bytes, 2
 //   buffers}
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include <cstdint>
 #include <vector>
 

@@ -17,8 +17,8 @@
 //   Result<plan::Plan> p = readPlanFile("gpt.plan");  // error: "gpt.plan: truncated: 1200 of 4096 bytes ..."
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/plan/signature.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/signature.h"
 #include <optional>
 #include <string>
 #include <string_view>

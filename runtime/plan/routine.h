@@ -11,8 +11,8 @@
 //
 //   rank 0 of two, three microbatches:  fill  F0    step  F1 B0 F2 B1 F0' B2 update    drain  F1 B0 F2 B1 B2 update
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include <functional>
 #include <optional>
 #include <string>

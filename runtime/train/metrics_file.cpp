@@ -1,6 +1,6 @@
 #include "runtime/train/metrics_file.h"
-#include "runtime/train/metric_values.h"
 #include "runtime/plan/atomic_file.h"
+#include "runtime/train/metric_values.h"
 #include <cerrno>
 #include <charconv>
 #include <cstring>

@@ -9,8 +9,7 @@
 namespace cleave::runtime {
 
 Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mirror *mirror) {
-  const std::string folder =
-      candidates.empty() ? "" : std::filesystem::path(candidates.front()).parent_path().string();
+  const std::string folder = candidates.empty() ? "" : std::filesystem::path(candidates.front()).parent_path().string();
   Result<Choice> choice = nextChoice(candidates);
   if (!choice) return choice.status();
   Result<bool> isTaken = false;

@@ -1,8 +1,8 @@
 #include "runtime/train/step_data.h"
-#include "runtime/train/data/lengths.h"
 #include "runtime/base/digest.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
+#include "runtime/train/data/lengths.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,9 +6,9 @@
 //   executor.begin("step", data.pointers(step), step);
 //   s = data.readAhead(step + 1);               // where reading is slow: beside the step that runs
 #pragma once
+#include "runtime/engine/executor/executor.h"
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/data/sampler.h"
-#include "runtime/engine/executor/executor.h"
 #include <future>
 #include <memory>
 #include <optional>

@@ -1,21 +1,21 @@
 #include "runtime/train/trainer.h"
 #include "runtime/engine/comm/open_fabric.h"
+#include "runtime/plan/atomic_file.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/loss_scale_names.h"
+#include "runtime/plan/lr_schedule.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/event_file.h"
 #include "runtime/train/metrics_file.h"
 #include "runtime/train/mirror.h"
 #include "runtime/train/resume_vote.h"
 #include "runtime/train/run_record.h"
-#include "runtime/plan/lr_schedule.h"
+#include "runtime/train/state/snapshot.h"
+#include "runtime/train/state/weights.h"
 #include "runtime/train/state_saver.h"
 #include "runtime/train/step_data.h"
 #include "runtime/train/stop_vote.h"
-#include "runtime/plan/atomic_file.h"
-#include "runtime/plan/dtype.h"
-#include "runtime/plan/loss_scale_names.h"
-#include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
-#include "runtime/train/state/snapshot.h"
-#include "runtime/train/state/weights.h"
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -129,7 +129,8 @@ Status PlanTrainer::open() {
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, network);
   if (!fabric) return fabric.status();
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
-  Result<bool> agreed = (*fabric)->control().allEqual(std::hash<std::string>{}(fingerprint), options.limits.preparation);
+  Result<bool> agreed =
+      (*fabric)->control().allEqual(std::hash<std::string>{}(fingerprint), options.limits.preparation);
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
@@ -159,16 +160,17 @@ Status PlanTrainer::agreeOnRun() {
   if (control().size() == 1) return Status::ok();
   std::error_code failure;
   const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
-  return agreeOn(control(), {{"the number of steps", std::to_string(total)},
-                          {"--snapshot", folder},
-                          {"--snapshot-every", std::to_string(options.snapshotEvery)},
-                          {"--keep", std::to_string(options.keep.newest)},
-                          {"--keep-best", options.keep.best ? "given" : "not given"},
-                          {"--resume", options.resume ? "given" : "not given"},
-                          {"--overwrite", options.overwrite ? "given" : "not given"},
-                          {"--accept-changes", options.acceptChanges ? "given" : "not given"},
-                          {"--mirror", std::to_string(options.mirrorEvery)},
-                          {"the data's digest", data->digest()}},
+  return agreeOn(control(),
+                 {{"the number of steps", std::to_string(total)},
+                  {"--snapshot", folder},
+                  {"--snapshot-every", std::to_string(options.snapshotEvery)},
+                  {"--keep", std::to_string(options.keep.newest)},
+                  {"--keep-best", options.keep.best ? "given" : "not given"},
+                  {"--resume", options.resume ? "given" : "not given"},
+                  {"--overwrite", options.overwrite ? "given" : "not given"},
+                  {"--accept-changes", options.acceptChanges ? "given" : "not given"},
+                  {"--mirror", std::to_string(options.mirrorEvery)},
+                  {"the data's digest", data->digest()}},
                  options.limits.preparation);
 }
 

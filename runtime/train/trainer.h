@@ -6,10 +6,10 @@
 // Under mpirun, srun or torchrun-style variables this process is one rank; otherwise it runs all of them.
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/base/status.h"
 #include "runtime/engine/comm/network.h"
 #include "runtime/engine/executor/executor.h"
 #include "runtime/train/state/snapshot.h"
-#include "runtime/base/status.h"
 #include <functional>
 #include <memory>
 #include <optional>

@@ -8,8 +8,8 @@
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/check/reference/host_tensor.h"
 #include "runtime/base/status.h"
+#include "runtime/check/reference/host_tensor.h"
 #include "test/conformance/outcome.h"
 #include <filesystem>
 #include <functional>

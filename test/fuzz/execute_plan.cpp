@@ -1,7 +1,7 @@
 #include "test/fuzz/execute_plan.h"
+#include "runtime/check/verify/compare.h"
 #include "runtime/engine/executor/dry_run.h"
 #include "runtime/train/trainer.h"
-#include "runtime/check/verify/compare.h"
 #include <fmt/format.h>
 
 namespace cleave::fuzz {

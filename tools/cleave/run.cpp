@@ -1,9 +1,9 @@
 // cleave run X.plan: train.
 #include "runtime/engine/comm/launch.h"
 #include "runtime/engine/comm/tcp/membership.h"
+#include "runtime/plan/coordinate.h"
 #include "runtime/train/mirror.h"
 #include "runtime/train/trainer.h"
-#include "runtime/plan/coordinate.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"

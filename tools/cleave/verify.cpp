@@ -1,9 +1,9 @@
 // cleave verify X.plan: static checks, then the plan's numbers against the unpartitioned reference.
 #include "runtime/plan/verify/verify.h"
-#include "runtime/engine/executor/dry_run.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/check/proof/prove.h"
 #include "runtime/check/verify/compare.h"
+#include "runtime/engine/executor/dry_run.h"
+#include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>

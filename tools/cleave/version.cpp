@@ -2,9 +2,9 @@
 #include "cleave_commit.h"
 #include "compiler/codegen/cuda/ptx.h"
 #include "compiler/import/model_file.h"
+#include "runtime/base/cpu_features.h"
 #include "runtime/engine/comm/transport.h"
 #include "runtime/engine/device/cuda/library.h"
-#include "runtime/base/cpu_features.h"
 #include "tools/cleave/commands.h"
 #include "llvm/Config/llvm-config.h"
 #include <dnnl.h>

@@ -1,6 +1,6 @@
 // Turns GPU kernels, as LLVM IR before it becomes PTX, into functions of the CPU's kernel ABI that run the same code
-// for every thread of every block (runtime/engine/device/emulation): so a machine without a GPU tests the very code of the
-// GPU.
+// for every thread of every block (runtime/engine/device/emulation): so a machine without a GPU tests the very code of
+// the GPU.
 //
 //   define ptx_kernel void @k0(ptr addrspace(1), ..., i64 extent)
 //   ->  define void @k0(i64 begin, i64 end, ptr buffers, ptr scalars)      blocks begin / grain ... ceil(end / grain)

@@ -161,8 +161,8 @@ llvm::Expected<Target> resolveTarget(const std::string &cpu) {
   if (!any) return codeError("no code generator for " + target.triple + ": " + error);
   if (!any->isCPUStringValid(cpu))
     return codeError("no x86-64 CPU is called '" + cpu +
-                   "'; --cpu takes native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a name such as haswell, "
-                   "znver3 or sapphirerapids");
+                     "'; --cpu takes native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a name such as haswell, "
+                     "znver3 or sapphirerapids");
   std::unique_ptr<llvm::MCSubtargetInfo> one(found->createMCSubtargetInfo(triple, cpu, ""));
   if (!one->checkFeatures("+64bit")) return codeError("'" + cpu + "' is a CPU without 64 bits");
   llvm::copy_if(runtime::cpuFeatures(), std::back_inserter(target.features),

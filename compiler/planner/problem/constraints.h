@@ -28,10 +28,10 @@ struct SplitFlags {
 };
 
 struct Pin {
-  std::string text;             // as typed
-  std::string glob;             // of tensor or parameter names
-  std::vector<dist::Axes> dims; // one entry a dimension
-  std::vector<int64_t> sizes = {};   // of the dimensions, "192:tp"; empty: not told, they are those of the plan
+  std::string text;                // as typed
+  std::string glob;                // of tensor or parameter names
+  std::vector<dist::Axes> dims;    // one entry a dimension
+  std::vector<int64_t> sizes = {}; // of the dimensions, "192:tp"; empty: not told, they are those of the plan
 };
 
 // A border between two pipeline stages: before the first node that matches, or after the last.

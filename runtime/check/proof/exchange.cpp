@@ -2,8 +2,8 @@
 //
 //   all-reduce over dp     sum over c < dp of x(dp := c)
 //   all-gather along 0     x(dp := d0 / n, d0 := d0 % n)        n: the rows of a device
-#include "runtime/plan/routine.h"
 #include "runtime/check/proof/machine.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,11 +5,11 @@
 // and after the events that they wait for, in one of the orders that this leaves: the static verifier has shown that no
 // two commands that touch the same bytes may run in another one (runtime/plan/verify/verify.h).
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "graph.pb.h"
-#include "runtime/plan/image_shape.h"
+#include "runtime/base/sharding/mesh.h"
 #include "runtime/check/proof/memory.h"
 #include "runtime/check/proof/operations.h"
+#include "runtime/plan/image_shape.h"
 #include <deque>
 #include <functional>
 #include <optional>

@@ -1,6 +1,6 @@
 #include "runtime/check/proof/memory.h"
-#include "runtime/plan/dtype.h"
 #include "runtime/check/proof/operations.h"
+#include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>

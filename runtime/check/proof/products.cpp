@@ -1,6 +1,6 @@
 // Matrix products with what a library does at their end: bias, activation, sums of operands.
-#include "runtime/plan/dtype.h"
 #include "runtime/check/proof/machine.h"
+#include "runtime/plan/dtype.h"
 #include <functional>
 
 namespace cleave::proof {

@@ -1,12 +1,12 @@
 #include "runtime/check/proof/prove.h"
+#include "runtime/check/proof/evaluate.h"
+#include "runtime/check/proof/reference.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/check/proof/evaluate.h"
-#include "runtime/check/proof/reference.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -305,7 +305,8 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
   if (!mesh) return mesh.status();
   Proof proof;
   proof.roundsElsewhere = roundsElsewhere;
-  if (runtime::stepsOverlap(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
+  if (runtime::stepsOverlap(plan))
+    proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))

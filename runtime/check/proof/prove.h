@@ -5,8 +5,8 @@
 //   proof->outcome == Proof::Proved, or the gaps and differences say what is missing
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/check/proof/machine.h"
 #include "runtime/base/status.h"
+#include "runtime/check/proof/machine.h"
 #include <string>
 #include <vector>
 

@@ -4,8 +4,8 @@
 // do with other microbatches, such as a sum of gradients, is read as a leaf that stands for it. Where the action comes
 // up again and all that it read is what it was, but for the number of the microbatch and for such sums, what it leaves
 // is known without running its commands.
-#include "runtime/plan/routine.h"
 #include "runtime/check/proof/machine.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <fmt/format.h>
 

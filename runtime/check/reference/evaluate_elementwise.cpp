@@ -1,6 +1,6 @@
 // Elementwise operators: doubles for floats, 64-bit integers for the rest.
-#include "runtime/check/reference/evaluation.h"
 #include "runtime/base/philox.h"
+#include "runtime/check/reference/evaluation.h"
 #include <cmath>
 
 namespace cleave::runtime {

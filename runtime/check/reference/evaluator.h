@@ -9,8 +9,8 @@
 // type attributes (Cast's `to`, Iota's `type`) are not needed, the result types say it. `shard_axes` is refused: this
 // evaluator knows one device.
 #pragma once
-#include "runtime/check/reference/host_tensor.h"
 #include "runtime/base/status.h"
+#include "runtime/check/reference/host_tensor.h"
 #include <map>
 #include <span>
 
@@ -20,8 +20,9 @@ using Ints = std::vector<int64_t>;
 using Attribute = std::variant<Ints, double, std::string, HostTensor>;
 using Attributes = std::map<std::string, Attribute>;
 
-// AsTyped rounds every result to its type. Double keeps f32 results as F64 (operands may be F64 too); results of 16 bits
-// are rounded to them: a model computed on bf16 is another one than in fp32, in whatever precision its sums are done.
+// AsTyped rounds every result to its type. Double keeps f32 results as F64 (operands may be F64 too); results of 16
+// bits are rounded to them: a model computed on bf16 is another one than in fp32, in whatever precision its sums are
+// done.
 enum class Precision { AsTyped, Double };
 plan::DType heldAs(plan::DType dtype, Precision precision);
 

@@ -40,11 +40,12 @@ public:
   NamedTensors state;
   std::map<std::string, TensorType> stateTypes() const;
 
-  // Runs one function ("final", "accumulate", "count", "evaluate"); its outputs by name. Reads see the state before the call,
-  // writes take effect at its end. Key of random numbers: seed, and step + microbatch * 2^32.
+  // Runs one function ("final", "accumulate", "count", "evaluate"); its outputs by name. Reads see the state before the
+  // call, writes take effect at its end. Key of random numbers: seed, and step + microbatch * 2^32.
   Result<NamedTensors> run(const std::string &function, const NamedTensors &inputs, const HostValues &host,
                            int64_t microbatch = 0);
-  // A whole step: "count", if there is one, for all microbatches, "accumulate" for all microbatches but the last, then "final".
+  // A whole step: "count", if there is one, for all microbatches, "accumulate" for all microbatches but the last, then
+  // "final".
   Result<StepOutcome> step(const std::vector<NamedTensors> &microbatches, const HostValues &host);
 
 private:

@@ -1,13 +1,13 @@
 #include "runtime/check/verify/compare.h"
 #include "graph.pb.h"
+#include "runtime/base/philox.h"
+#include "runtime/check/reference/executor.h"
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/executor/executor.h"
 #include "runtime/plan/lr_schedule.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
-#include "runtime/check/reference/executor.h"
-#include "runtime/base/philox.h"
 #include "runtime/train/state/weights.h"
 #include <algorithm>
 #include <cmath>

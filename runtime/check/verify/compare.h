@@ -23,8 +23,8 @@
 namespace cleave::runtime {
 
 struct CompareOptions {
-  // 0: two, one of each length of samples, or three where steps run into each other: of the third a part is computed, in the second, with weights that
-  // only then differ from those of the step before.
+  // 0: two, one of each length of samples, or three where steps run into each other: of the third a part is computed,
+  // in the second, with weights that only then differ from those of the step before.
   int64_t steps = 0;
   std::string model;             // the .onnx file, if it moved
   bool checkWeights = false;     // as TrainOptions

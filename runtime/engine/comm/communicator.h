@@ -12,13 +12,13 @@
 // Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
 // bits of a run are the same in one process and under MPI.
 #pragma once
+#include "runtime/base/threads/wait.h"
 #include "runtime/base/time_limits.h"
 #include "runtime/engine/comm/control_plane.h"
 #include "runtime/engine/comm/health_link.h"
 #include "runtime/engine/device/device.h"
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/message_routes.h"
-#include "runtime/base/threads/wait.h"
 #include <map>
 #include <span>
 #include <string>

@@ -99,8 +99,7 @@ Result<std::vector<std::string>> ControlPlane::allGather(const std::string &mine
   for (std::string_view rest = *all; !rest.empty();) {
     int32_t rank = 0;
     int64_t bytes = 0;
-    if (!take(rest, rank) || !take(rest, bytes) || rank < 0 || rank >= size() || bytes < 0 ||
-        bytes > std::ssize(rest))
+    if (!take(rest, rank) || !take(rest, bytes) || rank < 0 || rank >= size() || bytes < 0 || bytes > std::ssize(rest))
       return runError("what the ranks gathered cannot be read");
     byRank[static_cast<size_t>(rank)] = rest.substr(0, static_cast<size_t>(bytes));
     rest.remove_prefix(static_cast<size_t>(bytes));

@@ -1,5 +1,5 @@
-// What all processes of a run do together beside their steps, over one tree (tree_operation.h). All call the same in the
-// same order; errors are those of all of them: a rank is gone, or does not answer within the limit.
+// What all processes of a run do together beside their steps, over one tree (tree_operation.h). All call the same in
+// the same order; errors are those of all of them: a rank is gone, or does not answer within the limit.
 //
 //   ControlPlane control(endpoint, abort);      // ControlPlane alone;  where there is one process
 //   Result<uint64_t> largest = control.allReduceMax(7, limits.step);
@@ -24,7 +24,7 @@ public:
   Status barrier(TimeLimit limit);
   Result<bool> allEqual(uint64_t digest, TimeLimit limit);
   Result<uint64_t> allReduceMax(uint64_t mine, TimeLimit limit);
-  Status broadcast(std::span<std::byte> bytes, TimeLimit limit); // rank 0's
+  Status broadcast(std::span<std::byte> bytes, TimeLimit limit);                        // rank 0's
   Result<std::vector<std::string>> allGather(const std::string &mine, TimeLimit limit); // by rank
   Result<std::string> fromRank0(const std::string &text, TimeLimit limit);
   // Ok where it is on all ranks; else on all of them what one says that failed, and its status.

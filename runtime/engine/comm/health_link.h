@@ -16,8 +16,8 @@ namespace cleave::runtime {
 struct HealthMessage {
   enum Kind : int32_t { Heartbeat, RunEnded, Leaving }; // how it is; why the run ends; that it leaves
   int32_t kind = Heartbeat;
-  int32_t rank = 0;     // whose it is
-  int32_t state = 0;    // of a beat, see executor/liveness.h
+  int32_t rank = 0;  // whose it is
+  int32_t state = 0; // of a beat, see executor/liveness.h
   int32_t reserved = 0;
   int64_t progress = 0; // grows with all that the rank does
   int64_t window = 0;   // of steps, and its own seconds a step in it (stragglers.h)
@@ -32,7 +32,7 @@ public:
   virtual int size() const = 0;
   virtual bool send(int peer, const HealthMessage &word) = 0;
   virtual bool receive(int &peer, HealthMessage &word) = 0; // false: none is there
-  virtual bool hasEnded(int peer) const = 0;            // its connection; what it said before has been received
+  virtual bool hasEnded(int peer) const = 0;                // its connection; what it said before has been received
   virtual void rest(std::chrono::milliseconds most) = 0;
   // Bytes that the lanes of this process have moved so far: within one exchange, too.
   virtual int64_t movedBytes() const = 0;

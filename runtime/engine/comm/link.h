@@ -14,10 +14,10 @@ public:
   // Bytes that have gone or come; 0: none now; -1: the peer is gone, and all that it had sent has been received.
   virtual ssize_t send(std::span<const iovec> parts) = 0;
   virtual ssize_t receive(std::span<const iovec> parts) = 0;
-  virtual int socket() const = 0;            // to poll, and whose end is the peer's
-  virtual bool isShared() const = 0;         // woken by its memory, not by its socket
-  virtual void checkEnd() {}                 // of a shared one: looks whether the peer has ended
-  virtual void shutdown() = 0;               // from any thread: both ends see the end of the stream
+  virtual int socket() const = 0;    // to poll, and whose end is the peer's
+  virtual bool isShared() const = 0; // woken by its memory, not by its socket
+  virtual void checkEnd() {}         // of a shared one: looks whether the peer has ended
+  virtual void shutdown() = 0;       // from any thread: both ends see the end of the stream
 };
 
 } // namespace cleave::runtime

@@ -1,10 +1,10 @@
 #include "runtime/engine/comm/local.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/reduce.h"
 #include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/base/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ public:
   };
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
   std::vector<Part> parts;
-  std::vector<std::byte *> arenas; // of the members, in their order
-  std::vector<WakeSignal *> signals;       // the same
+  std::vector<std::byte *> arenas;   // of the members, in their order
+  std::vector<WakeSignal *> signals; // the same
   int64_t self = 0;
   LocalFabric::Meeting *meeting = nullptr;
   const AbortFlag *abort = nullptr;
@@ -58,7 +58,6 @@ public:
     }
     return true;
   }
-
 
 private:
   enum class Stage { Outside, Meeting, Leaving };

@@ -31,7 +31,7 @@ public:
 private:
   dist::Mesh mesh;
   std::vector<std::byte *> arenas;
-  std::deque<WakeSignal> signals;                                                            // of the devices
+  std::deque<WakeSignal> signals;                                                    // of the devices
   std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Meeting>> channels; // by members and lane
   // By sender, receiver and channel.

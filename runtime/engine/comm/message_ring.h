@@ -5,8 +5,8 @@
 //   std::byte *out = ring.claim();  memcpy(out, data, bytes);  ring.publish(bytes);   // producer
 //   std::byte *in = ring.take(bytes);  memcpy(data, in, bytes);  ring.release();      // consumer
 #pragma once
-#include "runtime/engine/device/device.h"
 #include "runtime/base/threads/wait.h"
+#include "runtime/engine/device/device.h"
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 // MPI by way of the plugin libcleave_comm_mpi.so.
+#include "runtime/base/printable.h"
 #include "runtime/engine/comm/mpi/plugin.h"
 #include "runtime/engine/comm/transport.h"
-#include "runtime/base/printable.h"
 #include <algorithm>
 #include <array>
 #include <atomic>

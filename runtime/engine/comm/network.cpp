@@ -1,6 +1,6 @@
 #include "runtime/engine/comm/network.h"
-#include "runtime/engine/comm/tcp/address.h"
 #include "runtime/base/digest.h"
+#include "runtime/engine/comm/tcp/address.h"
 #include "runtime/plan/signature.h"
 #include <algorithm>
 #include <cstdlib>

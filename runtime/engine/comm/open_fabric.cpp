@@ -17,9 +17,9 @@ Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::st
   Result<Network> network = readNetwork(options);
   if (!network) return network.status();
   auto fabric = std::make_unique<ProcessFabric>(mesh);
-  Result<std::unique_ptr<Transport>> transport =
-      launch->kind == Launch::Kind::Mpi ? openMpiTransport(fabric->abortFlag())
-                                        : openTcpTransport(*launch, *network, plan, fabric->abortFlag());
+  Result<std::unique_ptr<Transport>> transport = launch->kind == Launch::Kind::Mpi
+                                                     ? openMpiTransport(fabric->abortFlag())
+                                                     : openTcpTransport(*launch, *network, plan, fabric->abortFlag());
   if (!transport) return transport.status();
   if ((*transport)->size() != mesh.numDevices())
     return inputError(

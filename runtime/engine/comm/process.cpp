@@ -1,10 +1,10 @@
 #include "runtime/engine/comm/process.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/reduce.h"
 #include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/base/threads/parallel.h"
 #include <algorithm>
 #include <cctype>
 #include <cstring>
@@ -288,7 +288,8 @@ int64_t ProcessFabric::messageBytes(int64_t) const { return transfers->allocated
 
 Result<ControlPlane *> ProcessFabric::openControl(TimeLimit limit) {
   constexpr double grace = 2; // seconds: to end a snapshot that all have written
-  for (int peer : neighboursOf(transport->rank(), transport->size())) transport->need(Transport::secondControlLane, peer);
+  for (int peer : neighboursOf(transport->rank(), transport->size()))
+    transport->need(Transport::secondControlLane, peer);
   CLEAVE_RETURN_IF_ERROR(transport->connect(limit));
   second = std::make_unique<ControlPlane>(transport->endpoint(Transport::secondControlLane), flag, grace);
   return second.get();

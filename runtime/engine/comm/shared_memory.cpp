@@ -1,6 +1,6 @@
 #include "runtime/engine/comm/shared_memory.h"
-#include "runtime/engine/comm/socket_link.h"
 #include "runtime/base/digest.h"
+#include "runtime/engine/comm/socket_link.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -60,7 +60,7 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::open(const SharedOffer &offe
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return runError(fmt::format("{}: {}", path, std::strerror(errno)));
   std::shared_ptr<SharedRegion> region(new SharedRegion(file, offer.slots));
-  struct stat about {};
+  struct stat about{};
   if ((::fcntl(file, F_GET_SEALS) & seals) != seals || ::fstat(file, &about) != 0 ||
       about.st_size != static_cast<off_t>(regionHeaderBytes + static_cast<size_t>(offer.slots) * sizeof(Ring)))
     return runError(path + " is not the memory that was offered");

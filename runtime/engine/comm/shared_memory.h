@@ -6,11 +6,12 @@
 //   Result<std::shared_ptr<SharedRegion>> theirs = SharedRegion::open(received);
 //   SharedLink link(socket, *own, 0, *theirs, received.slot);
 //
-// The memory is a sealed memfd, which a peer opens by the owner's process number: the same user's, in one PID namespace.
+// The memory is a sealed memfd, which a peer opens by the owner's process number: the same user's, in one PID
+// namespace.
 #pragma once
-#include "runtime/engine/comm/link.h"
 #include "runtime/base/status.h"
 #include "runtime/base/threads/wait.h"
+#include "runtime/engine/comm/link.h"
 #include <array>
 #include <memory>
 #include <vector>

@@ -171,8 +171,9 @@ bool StreamEndpoint::receiveFrom(int number, Peer &peer) {
                         static_cast<size_t>(messageHeaderBytes - peer.inDone)};
     // On an ordered lane it is known before its header is which message comes.
     Message *next = peer.receiving ? peer.receiving : place.isAnnounced ? nullptr : peer.receives.front();
-    const int64_t done = std::max<int64_t>(0, peer.inDone - messageHeaderBytes),
-                  bytes = peer.receiving ? peer.in.bytes : next ? next->bytes : 0;
+    const int64_t done = std::max<int64_t>(0, peer.inDone - messageHeaderBytes), bytes = peer.receiving ? peer.in.bytes
+                                                                                         : next         ? next->bytes
+                                                                                                        : 0;
     if (done < bytes) parts[count++] = {next->data + done, static_cast<size_t>(bytes - done)};
     if (count > 0) {
       const ssize_t come = peer.link->receive({parts, count});
@@ -182,7 +183,8 @@ bool StreamEndpoint::receiveFrom(int number, Peer &peer) {
       moved.fetch_add(come, std::memory_order_relaxed);
       peer.inDone += come;
     }
-    if (!peer.receiving && peer.inDone >= messageHeaderBytes && (!takeHeader(number, peer) || !peer.receiving)) continue;
+    if (!peer.receiving && peer.inDone >= messageHeaderBytes && (!takeHeader(number, peer) || !peer.receiving))
+      continue;
     if (!peer.receiving || peer.inDone < messageHeaderBytes + peer.in.bytes) continue;
     Message *whole = std::exchange(peer.receiving, nullptr);
     std::erase(peer.receives, whole);

@@ -75,8 +75,8 @@ private:
   const Place place;
   std::atomic<int64_t> &moved;
   mutable std::mutex linking; // over which links there are: others end them, and look whether they have ended
-  std::vector<Peer> peers; // by rank
-  std::vector<int> linked; // peers that have a link
+  std::vector<Peer> peers;    // by rank
+  std::vector<int> linked;    // peers that have a link
   std::shared_ptr<SharedRegion> region;
   uint32_t epoch = 0; // of the region's signal, before the last progress
   int wakeFile;       // eventfd

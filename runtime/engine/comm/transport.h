@@ -6,12 +6,12 @@
 //
 // When processes have met, only neighbours on the control plane's tree are connected.
 #pragma once
+#include "runtime/base/status.h"
 #include "runtime/engine/comm/control_plane.h"
 #include "runtime/engine/comm/endpoint.h"
+#include "runtime/engine/comm/health_link.h"
 #include "runtime/engine/comm/launch.h"
 #include "runtime/engine/comm/network.h"
-#include "runtime/engine/comm/health_link.h"
-#include "runtime/base/status.h"
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,15 +22,7 @@ class Transport {
 public:
   // The compute thread's and the communication thread's are as those of plan/routine.h; transfers between stages;
   // what processes exchange beside their steps; control planes; and the words of the watch.
-  enum Lane {
-    computeLane,
-    communicationLane,
-    transferLane,
-    exchangeLane,
-    controlLane,
-    secondControlLane,
-    healthLane
-  };
+  enum Lane { computeLane, communicationLane, transferLane, exchangeLane, controlLane, secondControlLane, healthLane };
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;

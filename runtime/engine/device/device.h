@@ -8,8 +8,8 @@
 //   Result<std::unique_ptr<PreparedCommand>> matmul = (*device)->prepare(command);
 //   Status s = (*matmul)->run();
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
 #include <cstddef>
 #include <memory>

@@ -1,4 +1,6 @@
 #include "runtime/engine/executor/executor.h"
+#include "runtime/base/threads/parallel.h"
+#include "runtime/base/threads/thread_count.h"
 #include "runtime/engine/comm/cuda/agree_on_products.h"
 #include "runtime/engine/comm/cuda/open_stream_fabric.h"
 #include "runtime/engine/comm/launch.h"
@@ -11,8 +13,6 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/base/threads/parallel.h"
-#include "runtime/base/threads/thread_count.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -104,7 +104,8 @@ Status Executor::open(ExecutorOptions options) {
 
 void Executor::startWatch(const ExecutorOptions &options) {
   if (meshOfPlan.numDevices() == 1) return;
-  WatchOptions of{.timeoutSeconds = options.limits.step.seconds, .aborted = &connection->abortFlag(), .tell = options.tell};
+  WatchOptions of{
+      .timeoutSeconds = options.limits.step.seconds, .aborted = &connection->abortFlag(), .tell = options.tell};
   for (int64_t device = 0; device < meshOfPlan.numDevices(); ++device)
     of.groups.push_back(programOf(source, meshOfPlan, device));
   for (int64_t device : connection->localDevices()) of.local.push_back(static_cast<int>(device));
@@ -180,7 +181,8 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
   bool graphs = options.graphs && !options.debug && fabric->takesGraphs(stepsOverlap(source), trace != nullptr);
-  Result<bool> isOfAll = fabric->control().allEqual(graphs, options.limits.preparation); // what one process captures the others have to
+  Result<bool> isOfAll =
+      fabric->control().allEqual(graphs, options.limits.preparation); // what one process captures the others have to
   if (!isOfAll) return isOfAll.status();
   graphs = graphs && *isOfAll;
   streams = std::make_unique<StreamEngine>(

@@ -113,7 +113,8 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
       const std::vector<int64_t> members = mesh.group(id, axesOf(command.collective().axes()));
       const auto count = static_cast<int64_t>(members.size());
       if (auto parts = partsOf(command.collective(), count); parts)
-        item.sentBytes = sentBytes(command.collective().op(), *parts, count, std::ranges::find(members, id) - members.begin());
+        item.sentBytes =
+            sentBytes(command.collective().op(), *parts, count, std::ranges::find(members, id) - members.begin());
     }
     if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
     out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));

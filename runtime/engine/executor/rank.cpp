@@ -1,6 +1,6 @@
 #include "runtime/engine/executor/rank.h"
-#include "runtime/plan/lr_schedule.h"
 #include "runtime/base/threads/parallel.h"
+#include "runtime/plan/lr_schedule.h"
 #include <algorithm>
 #include <fmt/format.h>
 

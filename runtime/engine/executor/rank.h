@@ -2,17 +2,17 @@
 // collectives and sends of the other streams), receives, ahead of the others as far as their memory is free. Within an
 // action events order them, between actions action_order.h; a routine begins when all lanes have ended the one before.
 //
-// Where all devices are in this process (Fabric::signal) one thread issues the commands of all lanes, and waits when none
-// can go on. Else each lane has a thread, which waits in its commands. A process' first rank computes on the thread
-// that calls finish(), unless steps run into each other: a step of one device wakes nobody. A routine runs without
-// coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
+// Where all devices are in this process (Fabric::signal) one thread issues the commands of all lanes, and waits when
+// none can go on. Else each lane has a thread, which waits in its commands. A process' first rank computes on the
+// thread that calls finish(), unless steps run into each other: a step of one device wakes nobody. A routine runs
+// without coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
 //
 //   rank.begin(step 0); rank.begin(step 1);   rank.finish() -> outputs of step 0, while step 1 runs
 #pragma once
-#include "runtime/engine/health/liveness.h"
 #include "runtime/engine/executor/prepared_program.h"
-#include "runtime/engine/health/stragglers.h"
 #include "runtime/engine/executor/trace.h"
+#include "runtime/engine/health/liveness.h"
+#include "runtime/engine/health/stragglers.h"
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -73,8 +73,8 @@ private:
 
   PreparedProgram &prepared;
   const bool computesInFinish;
-  WakeSignal *const signal;        // null: each lane has a thread
-  std::vector<int> others; // lanes beside compute
+  WakeSignal *const signal; // null: each lane has a thread
+  std::vector<int> others;  // lanes beside compute
   std::array<Cursor, numLanes> cursors;
   std::array<Work, mostWaiting> works; // by number of the routine, modulo
   uint32_t finished = 0;

@@ -1,9 +1,9 @@
 #include "runtime/engine/executor/stream_engine.h"
-#include "runtime/plan/lr_schedule.h"
+#include "runtime/base/threads/wait.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
+#include "runtime/plan/lr_schedule.h"
 #include "runtime/plan/staged_inputs.h"
-#include "runtime/base/threads/wait.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

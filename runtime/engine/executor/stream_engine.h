@@ -16,9 +16,9 @@
 #include "runtime/engine/comm/cuda/stream_fabric.h"
 #include "runtime/engine/device/cuda/event.h"
 #include "runtime/engine/device/cuda/notice.h"
-#include "runtime/engine/health/flight_recorder.h"
 #include "runtime/engine/executor/prepared_program.h"
 #include "runtime/engine/executor/stream_trace.h"
+#include "runtime/engine/health/flight_recorder.h"
 #include <functional>
 #include <memory>
 #include <optional>

@@ -119,11 +119,11 @@ void Watch::tellOwn() {
   if (!line || options.aborted->raised()) return; // why has been said
   const RankReport &mine = own.front();
   HealthMessage word{.kind = HealthMessage::Heartbeat,
-                 .rank = line->rank(),
-                 .state = mine.state,
-                 .progress = mine.progress,
-                 .window = mine.window,
-                 .ownSeconds = mine.ownSeconds};
+                     .rank = line->rank(),
+                     .state = mine.state,
+                     .progress = mine.progress,
+                     .window = mine.window,
+                     .ownSeconds = mine.ownSeconds};
   if (stopping && line->rank() != 0 && haveChildrenLeft()) word.kind = HealthMessage::Leaving;
   copyText(word.host, mine.host);
   copyText(word.text, mine.where);
@@ -137,8 +137,11 @@ void Watch::sendAll(const HealthMessage &word, int but) {
 
 // A beat takes the place of an earlier one that has not gone yet.
 void Watch::post(int peer, const HealthMessage &word) {
-  std::deque<HealthMessage> &queue = queues[static_cast<size_t>(std::ranges::find(neighbours, peer) - neighbours.begin())];
-  auto isEarlier = [&](const HealthMessage &other) { return other.kind == HealthMessage::Heartbeat && other.rank == word.rank; };
+  std::deque<HealthMessage> &queue =
+      queues[static_cast<size_t>(std::ranges::find(neighbours, peer) - neighbours.begin())];
+  auto isEarlier = [&](const HealthMessage &other) {
+    return other.kind == HealthMessage::Heartbeat && other.rank == word.rank;
+  };
   if (auto found = std::ranges::find_if(queue, isEarlier); found != queue.end())
     *found = word;
   else

@@ -7,10 +7,10 @@
 //   watch.announce("rank 2, step 5, ...");             // this process ends the run, and says why
 //   std::string why = watch.awaitCause();              // why another one did
 #pragma once
+#include "runtime/base/threads/wait.h"
 #include "runtime/engine/comm/health_link.h"
 #include "runtime/engine/health/liveness.h"
 #include "runtime/engine/health/stragglers.h"
-#include "runtime/base/threads/wait.h"
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -64,7 +64,7 @@ private:
   void tellIfStuck(double awake);
 
   HealthLink *const line;
-  const std::vector<int> neighbours; // on the tree
+  const std::vector<int> neighbours;             // on the tree
   std::vector<std::deque<HealthMessage>> queues; // of words that a neighbour has not taken yet; by neighbour
   const WatchOptions options;
   const std::chrono::milliseconds period;

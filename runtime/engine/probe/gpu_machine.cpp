@@ -1,8 +1,8 @@
 #include "runtime/engine/probe/gpu_machine.h"
 #include "plan/plan.pb.h"
 #include "runtime/engine/device/cuda/library.h"
-#include "runtime/plan/dtype.h"
 #include "runtime/engine/probe/trial_plan.h"
+#include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <fmt/format.h>
 

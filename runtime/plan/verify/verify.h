@@ -19,8 +19,8 @@
 // and
 //   all devices, simulated together with the message buffers they have, reach the end
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
 #include <functional>
 #include <memory>

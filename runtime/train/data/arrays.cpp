@@ -1,8 +1,8 @@
+#include "runtime/plan/dtype.h"
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/ragged.h"
 #include "runtime/train/data/sequence.h"
-#include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>

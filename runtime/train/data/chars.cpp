@@ -1,7 +1,7 @@
+#include "runtime/base/printable.h"
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
-#include "runtime/base/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>

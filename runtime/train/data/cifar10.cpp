@@ -1,7 +1,7 @@
-#include "runtime/train/data/array.h"
-#include "runtime/train/data/kinds.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/folder.h"
+#include "runtime/train/data/array.h"
+#include "runtime/train/data/kinds.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

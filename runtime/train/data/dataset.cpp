@@ -1,7 +1,7 @@
 #include "runtime/train/data/dataset.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/lengths.h"
-#include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,8 +1,8 @@
-#include "runtime/train/data/image.h"
-#include "runtime/train/data/kinds.h"
+#include "runtime/base/mapped_file.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/folder.h"
-#include "runtime/base/mapped_file.h"
+#include "runtime/train/data/image.h"
+#include "runtime/train/data/kinds.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

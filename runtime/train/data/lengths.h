@@ -9,8 +9,8 @@ namespace cleave::runtime {
 // The fields of the step of each length (sequence_lengths.h), marked as below.
 Result<std::vector<std::vector<Field>>> fieldsOf(const plan::Plan &plan);
 
-// Fills lengthDims of the fields of each length: the dimensions that differ between the shortest and the longest. Error:
-// the lengths have different inputs.
+// Fills lengthDims of the fields of each length: the dimensions that differ between the shortest and the longest.
+// Error: the lengths have different inputs.
 Status markLengths(std::vector<std::vector<Field>> &fields);
 // The same where all steps have one length: the dimensions of that size.
 void markLength(std::vector<Field> &fields, int64_t length);

@@ -1,7 +1,7 @@
 #include "runtime/train/data/ragged.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
-#include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

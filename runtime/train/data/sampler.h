@@ -21,8 +21,8 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool dropLast = false;
-  // Where steps have lengths of their own: which of them a sample needs. A shuffled epoch's batches have samples of one,
-  // as far as there are enough; those left over go with the next longer ones. Null: all samples are alike.
+  // Where steps have lengths of their own: which of them a sample needs. A shuffled epoch's batches have samples of
+  // one, as far as there are enough; those left over go with the next longer ones. Null: all samples are alike.
   std::function<size_t(int64_t sample)> groupOf = {};
 };
 

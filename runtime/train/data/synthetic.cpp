@@ -1,8 +1,8 @@
 
-#include "runtime/train/data/kinds.h"
+#include "runtime/base/philox.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/base/philox.h"
+#include "runtime/train/data/kinds.h"
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "runtime/train/state/snapshot.h"
+#include "runtime/base/checksum.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/base/checksum.h"
 #include "runtime/train/state/weights.h"
 #include <algorithm>
 #include <cstring>

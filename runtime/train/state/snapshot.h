@@ -17,11 +17,11 @@
 // A rank that cannot write its file leaves "rank-0003.failed" with the reason in its place.
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/train/data/sampler.h"
+#include "runtime/base/status.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/train/data/sampler.h"
 #include "runtime/train/state/folder_lock.h"
 #include "runtime/train/state/safetensors.h"
-#include "runtime/base/status.h"
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -1,9 +1,9 @@
 #include "runtime/train/state/weights.h"
-#include "runtime/train/data/array.h"
-#include "runtime/plan/dtype.h"
-#include "runtime/plan/float_convert.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/threads/parallel.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
+#include "runtime/train/data/array.h"
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -5,10 +5,10 @@
 //     CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, shard, bytes));   // bytes: the dense shard, parameter.dtype
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/plan/coordinate.h"
 #include "runtime/base/mapped_file.h"
-#include "runtime/plan/weight_files.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/weight_files.h"
 #include <cstddef>
 #include <map>
 #include <memory>

@@ -33,7 +33,7 @@ Handshake listener() {
 }
 Handshake joiner() {
   return Handshake::asJoiner({std::byte(7)}, {.rank = 3, .size = 4, .plan = runtime::tcp::digestOf("a plan")}, 0, 2,
-                            4242);
+                             4242);
 }
 
 void hearStranger(Handshake hearer, std::span<const std::byte> words) {

@@ -2,9 +2,9 @@
 // word. The mutator changes the reference graph and what kernels say they compute, and states the digest of what comes
 // out.
 #include "graph.pb.h"
+#include "runtime/check/proof/prove.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/verify/verify.h"
-#include "runtime/check/proof/prove.h"
 #include "test/fuzz/chance.h"
 #include "test/fuzz/message_mutator.h"
 #include "test/fuzz/plan_mutator.h"

@@ -1,8 +1,8 @@
 // Snapshots of two ranks: manifest.json and two safetensors files (the parts of an input, input_file.h). Read or
 // refused with a word; every tensor of one that is read can be read whole, or is refused.
 #include "runtime/train/state/snapshot.h"
-#include "runtime/plan/dtype.h"
 #include "runtime/base/checksum.h"
+#include "runtime/plan/dtype.h"
 #include "test/fuzz/chance.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/target.h"

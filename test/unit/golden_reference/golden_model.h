@@ -7,8 +7,8 @@
 #include "compiler/training/training.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "runtime/train/data/array.h"
 #include "runtime/check/reference/executor.h"
+#include "runtime/train/data/array.h"
 #include <nlohmann/json.hpp>
 
 namespace cleave::golden {

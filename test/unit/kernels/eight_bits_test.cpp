@@ -1,8 +1,8 @@
 // Conversions between floats of 8 bits and f32, in kernels and in the runtime: all 256 codes, and every boundary
 // between two neighbours with the f32 numbers just below and above it. The reference decodes by the formula of OCP's
 // specification and finds the nearest of all codes.
-#include "runtime/plan/float_convert.h"
 #include "runtime/base/narrow_floats.h"
+#include "runtime/plan/float_convert.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <bit>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Conversions between 16-bit floats and f32, in kernels and in the runtime: every one of the 65,536 patterns, and every
 // boundary between two neighbours with the f32 numbers just below and above it. The reference goes through double.
-#include "runtime/plan/float_convert.h"
 #include "runtime/base/narrow_floats.h"
+#include "runtime/plan/float_convert.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <bit>
 #include <cmath>

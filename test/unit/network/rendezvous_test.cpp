@@ -88,7 +88,8 @@ struct Party {
     if (secrets[number] > 0) process.network.secret.emplace()[0] = static_cast<std::byte>(secrets[number]);
     CLEAVE_RETURN_IF_ERROR(process.meet(launch, plans[number]));
     for (const std::vector<Rendezvous::Pair> &pairs : needs(rank))
-      CLEAVE_RETURN_IF_ERROR(process.rendezvous->connect(pairs, *process.tree, *process.control, seconds));
+      CLEAVE_RETURN_IF_ERROR(
+          process.rendezvous->connect(pairs, *process.tree, *process.control, {seconds, "--preparation-timeout"}));
     return Status::ok();
   }
 

@@ -2,10 +2,10 @@
 // compute the same numbers when it runs beside the unsplit step.
 //
 //   proof_faults COUNT X.plan Y.plan ...      seeds 0 to COUNT - 1, the plans in turn; status 1: a fault was missed
-#include "runtime/plan/plan_file.h"
-#include "runtime/plan/verify/verify.h"
 #include "runtime/check/proof/prove.h"
 #include "runtime/check/verify/compare.h"
+#include "runtime/plan/plan_file.h"
+#include "runtime/plan/verify/verify.h"
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // The evaluator against numbers worked out by hand or by numpy.
-#include "runtime/check/reference/evaluator.h"
 #include "runtime/base/philox.h"
+#include "runtime/check/reference/evaluator.h"
 #include <cmath>
 #include <gmock/gmock.h>
 

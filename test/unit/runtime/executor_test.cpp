@@ -1,10 +1,10 @@
+#include "runtime/base/cpu_features.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/comm/null.h"
 #include "runtime/engine/device/cpu/kernel_object.h"
 #include "runtime/engine/executor/executor.h"
-#include "runtime/base/cpu_features.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/base/threads/parallel.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include <cstring>
 #include <gmock/gmock.h>

@@ -1,11 +1,11 @@
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/executor/executor.h"
-#include "runtime/train/trainer.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify/verify.h"
 #include "runtime/train/state/snapshot.h"
 #include "runtime/train/state/weights.h"
+#include "runtime/train/trainer.h"
 #include "test/unit/processor_seconds.h"
 #include "test/unit/runtime/pipeline_plan.h"
 #include <cstring>

@@ -1,9 +1,9 @@
 // A rank's threads: every share is done once, whoever does it, and oneDNN's calls of OpenMP mean what libgomp's do.
-#include "runtime/engine/device/cpu/onednn.h"
 #include "runtime/base/threads/openmp.h"
 #include "runtime/base/threads/parallel.h"
 #include "runtime/base/threads/team.h"
 #include "runtime/base/threads/thread_count.h"
+#include "runtime/engine/device/cpu/onednn.h"
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>

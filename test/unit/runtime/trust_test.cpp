@@ -1,8 +1,8 @@
+#include "runtime/base/digest.h"
+#include "runtime/base/printable.h"
 #include "runtime/engine/executor/dry_run.h"
 #include "runtime/plan/code_digest.h"
-#include "runtime/base/digest.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/base/printable.h"
 #include "runtime/plan/trust.h"
 #include "test/unit/runtime/mlp_plan.h"
 #include <cstdlib>

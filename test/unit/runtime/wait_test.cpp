@@ -24,8 +24,8 @@ TEST(Deadline, CountsTheTimeThatItIsAwake) {
   EXPECT_TRUE(endless.isOver());
 }
 
-// A ball that goes round: each player waits for its signal until the ball is its own. How long a player holds it decides
-// whether the others spin, yield or sleep. Seconds for so many rounds.
+// A ball that goes round: each player waits for its signal until the ball is its own. How long a player holds it
+// decides whether the others spin, yield or sleep. Seconds for so many rounds.
 double play(int players, int rounds, std::chrono::microseconds hold) {
   AbortFlag abort;
   std::vector<WakeSignal> signals(static_cast<size_t>(players));

@@ -42,9 +42,10 @@ Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<G
     }
   }
   chooser.failed = !status; // it tells why; the others would wait
-  CLEAVE_RETURN_IF_ERROR(host.control().broadcast({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, TimeLimits().preparation));
   CLEAVE_RETURN_IF_ERROR(
-      host.control().broadcast({reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, TimeLimits().preparation));
+      host.control().broadcast({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, TimeLimits().preparation));
+  CLEAVE_RETURN_IF_ERROR(host.control().broadcast(
+      {reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, TimeLimits().preparation));
   CLEAVE_RETURN_IF_ERROR(status);
   if (chooser.failed) return runError("the first process could not choose the algorithms of matrix products");
   for (const std::shared_ptr<Gpu> &gpu : gpus) {

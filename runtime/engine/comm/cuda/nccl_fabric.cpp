@@ -259,7 +259,8 @@ Status NcclFabric::open(const plan::Plan &plan) {
       }
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
-  CLEAVE_RETURN_IF_ERROR(host->control().broadcast({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, TimeLimits().preparation));
+  CLEAVE_RETURN_IF_ERROR(
+      host->control().broadcast({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, TimeLimits().preparation));
   CLEAVE_RETURN_IF_ERROR(ncclStatus(
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));
@@ -303,7 +304,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
 // each comes to its exchanges in an order of its own, and two could wait for each other; so they do it here, where all
 // have one order. The messages have no use.
 Status NcclFabric::connectPair(NcclComm comm, Stream stream, int self, const std::vector<int> &to,
-                           const std::vector<int> &from) {
+                               const std::vector<int> &from) {
   CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
   int error = nccl->groupStart();
   Address sent = greetings.address(), received = sent + static_cast<Address>(mesh.numDevices());

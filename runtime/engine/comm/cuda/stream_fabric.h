@@ -23,7 +23,7 @@ public:
   ControlPlane &control() override { return host->control(); }
   Result<ControlPlane *> openControl(TimeLimit limit) override { return host->openControl(limit); }
   Result<std::vector<std::string>> exchange(std::span<const Blob> blobs, std::span<const int> from,
-                                        TimeLimit limit) override {
+                                            TimeLimit limit) override {
     return host->exchange(blobs, from, limit);
   }
   std::vector<std::string> hosts() const override { return host->hosts(); }

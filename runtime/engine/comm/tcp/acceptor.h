@@ -48,15 +48,15 @@ public:
   std::optional<Address> from;                            // where joins come from; none: as the route goes
 
   void open(int listeningSocket) { listener = listeningSocket; }
-  void close();                            // ends what is under way, too
+  void close();                                     // ends what is under way, too
   void setRun(const RunId &run) { self.run = run; } // of the connections that begin from here on
   int listening() const { return listener; }
   void join(Join wanted) { joins.push_back(std::move(wanted)); }
-  // Serves connections for up to 50 ms, or until something happens at `others`. Error: another process of the run was refused, or refuses this one, so that there
-  // will be no run.
+  // Serves connections for up to 50 ms, or until something happens at `others`. Error: another process of the run was
+  // refused, or refuses this one, so that there will be no run.
   Status turn(std::span<const pollfd> others = {});
 
-  int64_t unauthenticated = 0;                  // who came and proved nothing
+  int64_t unauthenticated = 0;                   // who came and proved nothing
   std::string lastUnauthenticated, lastObstacle; // why the last one was none of the run; why joining has not worked yet
 
 private:

@@ -66,7 +66,8 @@ Handshake Handshake::asJoiner(const RunSecret &key, const Self &self, int32_t pe
   handshake.due = Due::Answer;
   handshake.theirs = peer, handshake.laneOfBoth = lane, handshake.portOfJoiner = port;
   randombytes_buf(handshake.mine.data(), handshake.mine.size());
-  HelloMessage hello{magicWord, protocolVersion, self.rank, peer, lane, self.size, port, self.plan, self.run, handshake.mine};
+  HelloMessage hello{magicWord, protocolVersion, self.rank, peer,          lane, self.size,
+                     port,      self.plan,       self.run,  handshake.mine};
   handshake.put(&hello, sizeof hello);
   return handshake;
 }
@@ -143,7 +144,8 @@ void Handshake::takeHello() {
   if (hello.version != protocolVersion || hello.peer != self.rank || hello.rank < 0 || hello.rank == self.rank ||
       hello.lane < 0 || hello.port > 65535)
     return end(State::Broken, Refusal::None);
-  theirs = hello.rank, laneOfBoth = hello.lane, theirSize = hello.size, theirPlan = hello.plan, theirRun = hello.run, other = hello.nonce;
+  theirs = hello.rank, laneOfBoth = hello.lane, theirSize = hello.size, theirPlan = hello.plan, theirRun = hello.run,
+  other = hello.nonce;
   portOfJoiner = static_cast<uint16_t>(hello.port);
   AnswerMessage answer{magicWord, protocolVersion, self.rank, self.size, self.plan, self.run, mine};
   put(&answer, sizeof answer);

@@ -142,7 +142,7 @@ Result<Launch> MembershipVote::run() {
 } // namespace
 
 Result<Launch> agreeOnMembers(const Launch &launch, const Network &network, const std::vector<std::string> &hosts,
-                        double seconds) {
+                              double seconds) {
   MembershipVote call(launch, network, hosts, seconds);
   return call.run();
 }

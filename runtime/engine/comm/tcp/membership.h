@@ -16,6 +16,6 @@ namespace cleave::runtime::tcp {
 
 // `hosts`: by rank, as the last attempt knew them. They meet at the port after the launch's. Error: too few are left.
 Result<Launch> agreeOnMembers(const Launch &launch, const Network &network, const std::vector<std::string> &hosts,
-                        double seconds);
+                              double seconds);
 
 } // namespace cleave::runtime::tcp

@@ -353,8 +353,7 @@ Status Rendezvous::connect(const std::vector<Pair> &pairs, StreamEndpoint &tree,
   Status status = gatherPlaces(control, static_cast<int64_t>(pairs.size()), limit, needed);
   if (status && needed > 0) {
     for (auto [lane, peer] : pairs)
-      if (peer < self.rank)
-        acceptor.join({.peer = peer, .lane = lane, .to = {addresses[static_cast<size_t>(peer)]}});
+      if (peer < self.rank) acceptor.join({.peer = peer, .lane = lane, .to = {addresses[static_cast<size_t>(peer)]}});
     status = serveAll();
     if (status) status = control.barrier(limit);
   }
@@ -363,8 +362,8 @@ Status Rendezvous::connect(const std::vector<Pair> &pairs, StreamEndpoint &tree,
 }
 
 Status Rendezvous::tooLate() const {
-  return runError(fmt::format("not all of the {} processes arrived within {:.0f} s ({}): {}", self.size,
-                              limit.seconds, limit.flag, whoIsMissing()));
+  return runError(fmt::format("not all of the {} processes arrived within {:.0f} s ({}): {}", self.size, limit.seconds,
+                              limit.flag, whoIsMissing()));
 }
 
 // Ranks to which this one has not all sockets that it wants.

@@ -1,10 +1,10 @@
 // Attention of a GPU's plan in plain loops: the form that an emulated plan is checked with. As on the GPU, products are
 // of 16-bit elements: the probabilities and the scores' gradients are rounded before they are multiplied.
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/commands.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/base/threads/parallel.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>

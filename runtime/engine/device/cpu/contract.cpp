@@ -1,10 +1,11 @@
 // Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where the CPU has no
-// products of such elements (8 bits, fp16 nearly everywhere) operands are widened to f32 around an f32 product (widen.h).
+// products of such elements (8 bits, fp16 nearly everywhere) operands are widened to f32 around an f32 product
+// (widen.h).
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/contract_batch.h"
 #include "runtime/engine/device/cpu/commands.h"
 #include "runtime/engine/device/cpu/widen.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/base/threads/parallel.h"
 #include <cstring>
 #include <fmt/format.h>
 
@@ -236,8 +237,8 @@ Sequence fastMatmul(const plan::Contract &c, const CpuContext &context, const Pr
   return {};
 }
 
-// Operands of 16 or 8 bits copied to dense f32 in the order in which they lie, multiplied there, the result rounded. Null:
-// oneDNN lacks the product.
+// Operands of 16 or 8 bits copied to dense f32 in the order in which they lie, multiplied there, the result rounded.
+// Null: oneDNN lacks the product.
 std::unique_ptr<ScratchSequence> widenedMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p) {
   if (c.has_bias()) return {};
   Places from = inArena(c, context, p), wide;

@@ -1,9 +1,9 @@
 // The end of a matrix product in plans for GPUs, in plain loops: an emulated plan is checked with it.
+#include "runtime/base/gelu.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/commands.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/base/gelu.h"
-#include "runtime/base/threads/parallel.h"
 
 namespace cleave::runtime {
 namespace {

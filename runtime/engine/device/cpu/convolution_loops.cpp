@@ -1,10 +1,10 @@
 // Convolutions of float64, which oneDNN does not have, in plain loops. All passes visit the same products of elements
 // (input, weight, output) and differ in which of the three is added to. A share is what one sum of planes is written
 // to: of the output a (sample, channel), of the input's gradient too, of the weight's gradient a (channel, channel).
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/commands.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/image_shape.h"
-#include "runtime/base/threads/parallel.h"
 #include <array>
 
 namespace cleave::runtime {

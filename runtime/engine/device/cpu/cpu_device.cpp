@@ -1,8 +1,8 @@
 #include "runtime/engine/device/cpu/cpu_device.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/arena.h"
 #include "runtime/engine/device/cpu/commands.h"
 #include "runtime/plan/routine.h"
-#include "runtime/base/threads/parallel.h"
 #include <cstring>
 #include <dnnl_debug.h>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // Gather and its transpose. Sums are in index order whatever the thread count: threads share the outer and inner
 // dimensions, never the indices of one element.
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/widened_command.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/base/threads/parallel.h"
 #include <atomic>
 #include <cstring>
 #include <fmt/format.h>

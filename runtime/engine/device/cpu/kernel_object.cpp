@@ -1,6 +1,6 @@
 #include "runtime/engine/device/cpu/kernel_object.h"
-#include "runtime/engine/device/emulation/grid_services.h"
 #include "runtime/base/cpu_features.h"
+#include "runtime/engine/device/emulation/grid_services.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -1,10 +1,10 @@
 // Copies, fills, cumulative sums, the check for non-finite values, and launches of compiled kernels.
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/widened_command.h"
 #include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
-#include "runtime/base/threads/parallel.h"
 #include <atomic>
 #include <cmath>
 #include <cstring>

@@ -1,9 +1,9 @@
 // Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a
 // share. Channels that lie last: pool_channels_last.cpp.
+#include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/pool_window.h"
 #include "runtime/engine/device/cpu/widened_command.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/base/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

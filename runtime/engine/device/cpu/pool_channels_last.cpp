@@ -1,7 +1,7 @@
 // Pooling where the channels lie last: the window's elements one after the other, each for all channels of a block side
 // by side. A block of one sample's channels is a share.
-#include "runtime/engine/device/cpu/pool_window.h"
 #include "runtime/base/threads/parallel.h"
+#include "runtime/engine/device/cpu/pool_window.h"
 #include <array>
 #include <cmath>
 #include <limits>

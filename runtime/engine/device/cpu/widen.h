@@ -15,8 +15,8 @@ bool multipliesNatively(plan::DType dtype);
 class Conversion final : public ScratchCommand {
 public:
   enum Direction { Widen, Narrow };
-  // A tensor of `dtype` (F16, BF16, F8E4M3, F8E5M2) at `address` and its f32 copy `scratchOffset` bytes into the scratch, with their
-  // strides in elements. A dimension with stride 0 in both is one element.
+  // A tensor of `dtype` (F16, BF16, F8E4M3, F8E5M2) at `address` and its f32 copy `scratchOffset` bytes into the
+  // scratch, with their strides in elements. A dimension with stride 0 in both is one element.
   Conversion(plan::DType dtype, Direction direction, std::byte *address, size_t scratchOffset,
              std::vector<int64_t> sizes, std::vector<int64_t> strides, std::vector<int64_t> wideStrides);
   void place(const Scratch &scratch) override { wide = reinterpret_cast<float *>(scratch.base + offset); }

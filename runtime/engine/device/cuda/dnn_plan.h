@@ -4,8 +4,8 @@
 //   DnnPlans plans(dnn, handle);
 //   Result<const DnnPlan *> plan = plans.find(description, {operation}, DnnCores::Preferred, bytes, "the convolution");
 #pragma once
-#include "runtime/engine/device/cuda/library.h"
 #include "runtime/base/status.h"
+#include "runtime/engine/device/cuda/library.h"
 #include <map>
 #include <memory>
 #include <string>

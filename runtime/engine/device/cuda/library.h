@@ -6,11 +6,11 @@
 //
 // CLEAVE_CUDA_LIBRARIES names a folder that is searched before the system's.
 #pragma once
+#include "runtime/base/status.h"
 #include "runtime/engine/device/cuda/api/cublas_lt.h"
 #include "runtime/engine/device/cuda/api/cudnn.h"
 #include "runtime/engine/device/cuda/api/driver.h"
 #include "runtime/engine/device/cuda/api/nccl.h"
-#include "runtime/base/status.h"
 
 namespace cleave::runtime::cuda {
 

@@ -3,8 +3,8 @@
 //   DeviceMemory arena;  Status s = arena.allocate(gpu, bytes);   // zeroed, in address space of its own
 //   PinnedMemory staging; Status s = staging.allocate(driver, bytes);
 #pragma once
-#include "runtime/engine/device/cuda/api/driver.h"
 #include "runtime/base/status.h"
+#include "runtime/engine/device/cuda/api/driver.h"
 
 namespace cleave::runtime::cuda {
 

@@ -7,8 +7,8 @@
 //   ProductDescription described;  Status s = described.make(blas, *product, bias, preActivation);
 #pragma once
 #include "plan/plan.pb.h"
-#include "runtime/engine/device/cuda/api/cublas_lt.h"
 #include "runtime/base/status.h"
+#include "runtime/engine/device/cuda/api/cublas_lt.h"
 #include <array>
 #include <string>
 #include <vector>

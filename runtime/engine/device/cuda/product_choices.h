@@ -6,8 +6,8 @@
 //   Result<ProductChoices> known = readChoices(path);     // none, if there is no file yet
 //   Status s = writeChoices(path, choices);
 #pragma once
-#include "runtime/engine/device/cuda/api/cublas_lt.h"
 #include "runtime/base/status.h"
+#include "runtime/engine/device/cuda/api/cublas_lt.h"
 #include <map>
 #include <string>
 

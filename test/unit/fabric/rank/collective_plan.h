@@ -4,8 +4,8 @@
 //   CollectivePlan made;
 //   executor: for each of made.tensors fill or expect
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include <string>
 #include <vector>
 

@@ -15,7 +15,7 @@ namespace {
 
 const dist::Mesh mesh{{{"a", 2}, {"b", 3}}};
 constexpr int failing = 2;
-constexpr double deadline = 120; // seconds, of what does not fail
+constexpr TimeLimit deadline{120, "--preparation-timeout"}; // of what does not fail
 
 std::string blobOf(int64_t from, int64_t to, int64_t bytes) {
   std::string blob(static_cast<size_t>(bytes), '\0');
@@ -28,22 +28,22 @@ Status expect(bool isSo, const std::string &what) { return isSo ? Status::ok() :
 Status control(Fabric &fabric) {
   const auto rank = static_cast<int>(fabric.localDevices().front());
   const int64_t ranks = mesh.numDevices() / std::ssize(fabric.localDevices());
-  for (int turn = 0; turn < 20; ++turn) CLEAVE_RETURN_IF_ERROR(fabric.barrier(deadline));
-  Result<bool> same = fabric.allEqual(42, deadline);
+  for (int turn = 0; turn < 20; ++turn) CLEAVE_RETURN_IF_ERROR(fabric.control().barrier(deadline));
+  Result<bool> same = fabric.control().allEqual(42, deadline);
   if (!same) return same.status();
   CLEAVE_RETURN_IF_ERROR(expect(*same, "equal numbers are not"));
-  Result<bool> other = fabric.allEqual(rank == failing ? 43 : 42, deadline);
+  Result<bool> other = fabric.control().allEqual(rank == failing ? 43 : 42, deadline);
   if (!other) return other.status();
   CLEAVE_RETURN_IF_ERROR(expect(!*other || ranks == 1, "another number is not seen"));
   const auto number = static_cast<uint64_t>(rank);
-  Result<uint64_t> most = fabric.allReduceMax((number * 5 + 3) % 7, deadline);
+  Result<uint64_t> most = fabric.control().allReduceMax((number * 5 + 3) % 7, deadline);
   if (!most) return most.status();
   CLEAVE_RETURN_IF_ERROR(expect(*most == (ranks == 1 ? 3 : 6), fmt::format("the largest is {}", *most)));
   for (int64_t bytes : {int64_t(0), int64_t(1), int64_t(52), int64_t(53), int64_t(3) << 20}) {
     std::string shared = blobOf(rank, 0, bytes);
-    CLEAVE_RETURN_IF_ERROR(fabric.broadcast(std::as_writable_bytes(std::span(shared)), deadline));
+    CLEAVE_RETURN_IF_ERROR(fabric.control().broadcast(std::as_writable_bytes(std::span(shared)), deadline));
     CLEAVE_RETURN_IF_ERROR(expect(shared == blobOf(0, 0, bytes), fmt::format("a broadcast of {} bytes", bytes)));
-    Result<std::vector<std::string>> all = fabric.allGather(blobOf(rank, 1, bytes / (rank + 1)), deadline);
+    Result<std::vector<std::string>> all = fabric.control().allGather(blobOf(rank, 1, bytes / (rank + 1)), deadline);
     if (!all) return all.status();
     CLEAVE_RETURN_IF_ERROR(expect(std::ssize(*all) == ranks, "not all are gathered"));
     for (int64_t r = 0; r < ranks; ++r)
@@ -95,7 +95,7 @@ Status loop(Fabric &fabric, int64_t device, const std::string &name, std::vector
     if (differs && turn == 50 && name == "killed") ::raise(SIGKILL);
     if (name == "stopped" && turn == 50) {
       if (differs) ::raise(SIGSTOP);
-      return fabric.barrier(3);
+      return fabric.control().barrier({3, "--step-timeout"});
     }
     CLEAVE_RETURN_IF_ERROR(commands[turn < 20 ? 0 : 1]->run());
   }

@@ -1,8 +1,8 @@
 // A plan of nothing but transfers between the two stages of a pipeline: many messages, few buffers, and a channel whose
 // messages are taken last of all.
 #pragma once
-#include "runtime/base/sharding/mesh.h"
 #include "plan/plan.pb.h"
+#include "runtime/base/sharding/mesh.h"
 #include <string>
 #include <vector>
 

@@ -49,12 +49,14 @@ int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, 
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, plan.SerializeAsString());
   if (!fabric) return fail(fabric.status());
   Result<std::unique_ptr<Executor>> made = Executor::create(
-      plan, std::move(*fabric), {.threads = 1, .limits = {.step = {mode.timeout, "--step-timeout"}}, .tell = [](const std::string &text) {
-                                   std::fprintf(stderr, "told: %s\n", text.c_str());
-                                 }});
+      plan, std::move(*fabric),
+      {.threads = 1, .limits = {.step = {mode.timeout, "--step-timeout"}}, .tell = [](const std::string &text) {
+         std::fprintf(stderr, "told: %s\n", text.c_str());
+       }});
   if (!made) return fail(made.status());
   Executor &executor = **made;
-  if (Result<bool> agreed = executor.fabric().control().allEqual(42, TimeLimits().preparation); !agreed || !*agreed) return fail(agreed.status());
+  if (Result<bool> agreed = executor.fabric().control().allEqual(42, TimeLimits().preparation); !agreed || !*agreed)
+    return fail(agreed.status());
   if (Status filled = fill(executor); !filled) return fail(filled);
   int64_t first = executor.devices().front();
   for (int step = 0; step < steps; ++step) {
