@@ -35,7 +35,7 @@ TEST(Workers, ATaskThatDoesNotEndIsOneResult) {
     while (i == 0) ::pause();
     return std::to_string(i);
   };
-  std::vector<WorkerResult> results = runInProcesses(2, 1, task, {.told = {}, .deadline = 1});
+  std::vector<WorkerResult> results = runInProcesses(2, 1, task, {.told = {}, .patience = 1});
   EXPECT_EQ(results[0].signal, SIGALRM);
   EXPECT_EQ(results[1].text, "1");
 }
