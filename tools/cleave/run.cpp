@@ -267,8 +267,8 @@ void addRun(CLI::App &app, int &status) {
       "GPUs: start every command of a step by itself, not all as a CUDA graph");
   command
       ->add_option("--step-timeout", train.limits.step.seconds,
-                   "seconds after which the run ends because a rank that others wait for is stopped or comes no "
-                   "further, which is named; on GPUs: that a step may take")
+                   "seconds after which the run ends because a rank that others wait for is stopped or makes no "
+                   "progress, which is named; on GPUs: that a step may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--secret-file", train.network.secretFile,

@@ -31,13 +31,21 @@ static void blockIfAsked(const char *path) {
   while (name && strstr(path, name) && isOfThisRank()) pause();
 }
 
-DIR *opendir(const char *path) {
+static int isFailing(const char *path) {
   const char *failing = getenv("FAILING_FOLDER");
-  if (failing && strcmp(path, failing) == 0 && isOfThisRank()) {
-    errno = EIO;
-    return NULL;
-  }
-  return NEXT(opendir)(path);
+  if (!failing || strcmp(path, failing) != 0 || !isOfThisRank()) return 0;
+  errno = EIO;
+  return 1;
+}
+
+DIR *opendir(const char *path) { return isFailing(path) ? NULL : NEXT(opendir)(path); }
+
+int openat(int folder, const char *path, int flags, ...) { // of listings
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return isFailing(path) ? -1 : NEXT(openat)(folder, path, flags, mode);
 }
 
 #define READDIR(function, entry)                                                                                       \
