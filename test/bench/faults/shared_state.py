@@ -48,7 +48,7 @@ def is_mixed(folder):
         for number, file in enumerate(content["files"]):
             raw = (manifest.parent / f"rank-{number:04}.safetensors").read_bytes()
             header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
-            if header["__metadata__"]["run"] != content["run"] or len(raw) != file["bytes"]:
+            if header["__metadata__"]["__run__"] != content["run"] or len(raw) != file["bytes"]:
                 return True
     return False
 

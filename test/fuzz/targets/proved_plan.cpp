@@ -1,4 +1,4 @@
-// Plans that the static verifier takes are proved (runtime/proof): whatever their graphs say, the proof ends with a
+// Plans that the static verifier takes are proved (runtime/check/proof): whatever their graphs say, the proof ends with a
 // word. The mutator changes the reference graph and what kernels say they compute, and states the digest of what comes
 // out.
 #include "graph.pb.h"
