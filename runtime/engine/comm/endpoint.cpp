@@ -24,8 +24,7 @@ Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message>
                 const std::function<void()> &whileWaiting) {
   auto post = [](std::span<Message> messages, auto &&begin) {
     for (Message &message : messages) {
-      message.isDone = false, message.arrived = 0, message.request = nullptr;
-      if (!message.failure) message.failure = Status::ok();
+      message.isDone = false, message.arrived = 0, message.failure = {}, message.request = nullptr;
       begin(message);
     }
   };

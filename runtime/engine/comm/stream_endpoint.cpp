@@ -32,23 +32,21 @@ void StreamEndpoint::setLink(int peer, std::unique_ptr<Link> link) {
   peers[static_cast<size_t>(peer)].link = std::move(link);
 }
 
-void StreamEndpoint::isend(Message &message) {
+// False: nothing goes to or comes from its peer any more, and the message is done.
+bool StreamEndpoint::isOpenFor(Message &message) {
   Peer &peer = peers[static_cast<size_t>(message.peer)];
   if (!peer.link) peer.failure = runError(fmt::format("no connection to rank {}", message.peer));
-  if (!peer.failure) {
-    message.failure = peer.failure, message.isDone = true;
-    return;
-  }
-  peer.sends.push_back(&message);
+  message.failure = peer.failure, message.isDone = !peer.failure;
+  return !message.isDone;
+}
+
+void StreamEndpoint::isend(Message &message) {
+  if (isOpenFor(message)) peers[static_cast<size_t>(message.peer)].sends.push_back(&message);
 }
 
 void StreamEndpoint::irecv(Message &message) {
+  if (!isOpenFor(message)) return;
   Peer &peer = peers[static_cast<size_t>(message.peer)];
-  if (!peer.link) peer.failure = runError(fmt::format("no connection to rank {}", message.peer));
-  if (!peer.failure) {
-    message.failure = peer.failure, message.isDone = true;
-    return;
-  }
   peer.receives.push_back(&message);
   if (place.isAnnounced) peer.toAnnounce.push_back(message.tag);
 }
@@ -101,8 +99,7 @@ bool StreamEndpoint::beginNext(Peer &peer) {
     peer.sending = *next;
     header.tag = peer.sending->tag, header.bytes = peer.sending->bytes, header.number = ++peer.sent;
     if (place.isAnnounced) peer.announced.erase(std::ranges::find(peer.announced, header.tag));
-    peer.sends.erase(next);
-    peer.sends.insert(peer.sends.begin(), peer.sending); // until it has gone
+    std::rotate(peer.sends.begin(), next, next + 1); // it stays the first until it has gone
   }
   peer.out = header, peer.outDone = 0, peer.isSending = true;
   return true;

@@ -64,6 +64,7 @@ private:
     uint32_t sent = 0, received = 0;                  // messages
     Status failure;
   };
+  bool isOpenFor(Message &message);
   bool sendTo(int number, Peer &peer);
   bool receiveFrom(int number, Peer &peer);
   bool beginNext(Peer &peer);

@@ -52,7 +52,7 @@ TEST_F(Acceptors, ARankThatDoesNotKnowItsRunYetIsWaitedFor) {
 }
 
 TEST_F(Acceptors, ARankOfAnotherRunEndsOnlyItself) {
-  Rank parent({.rank = 1, .size = 4, .run = {std::byte{5}}}), late({.rank = 3, .size = 4});
+  Rank parent({.rank = 1, .size = 4, .run = RunId{std::byte{5}}}), late({.rank = 3, .size = 4});
   late.acceptor.join({.peer = 1, .lane = 2, .to = {parent.listen()}});
   Status ofLate;
   for (int turn = 0; turn < 2000 && ofLate; ++turn) {

@@ -146,7 +146,7 @@ TEST_F(Handshakes, WhoProvesAndDoesNotFitIsToldWhy) {
 
 TEST_F(Handshakes, RanksOfTwoRunsOfOnePlanAreToldSo) {
   Self one = process(3), other = process(0);
-  one.run[5] = std::byte{1}, other.run[5] = std::byte{2};
+  one.run.emplace()[5] = std::byte{1}, other.run.emplace()[5] = std::byte{2};
   Side a{Handshake::asJoiner(keyOf(1), one, 0, 2, 1)}, b{Handshake::asListener(keyOf(1), other)};
   converse(a, b);
   EXPECT_EQ(a.handshake.refusal(), Refusal::Run);

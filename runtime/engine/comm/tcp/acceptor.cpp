@@ -31,8 +31,8 @@ void Acceptor::close() {
 Status Acceptor::turn(std::span<const pollfd> others) {
   startJoins();
   std::vector<pollfd> polls;
-  // Ranks other than 0 are told the run when all are there, and are joined by ranks that know it.
-  if (listener >= 0 && (self.rank == 0 || self.run != RunId{})) polls.push_back({listener, POLLIN, 0});
+  // Who comes knows the run: it is taken once this one does, too.
+  if (listener >= 0 && self.run) polls.push_back({listener, POLLIN, 0});
   const size_t first = polls.size(), count = pending.size();
   for (const PendingConnection &connection : pending) {
     bool sends = connection.isConnecting || connection.sent < connection.handshake->outgoing().size();

@@ -66,8 +66,8 @@ Handshake Handshake::asJoiner(const RunSecret &key, const Self &self, int32_t pe
   handshake.due = Due::Answer;
   handshake.theirs = peer, handshake.laneOfBoth = lane, handshake.portOfJoiner = port;
   randombytes_buf(handshake.mine.data(), handshake.mine.size());
-  HelloMessage hello{magicWord, protocolVersion, self.rank, peer,          lane, self.size,
-                     port,      self.plan,       self.run,  handshake.mine};
+  HelloMessage hello{magicWord, protocolVersion, self.rank,        peer,          lane, self.size,
+                     port,      self.plan,       handshake.ownRun, handshake.mine};
   handshake.put(&hello, sizeof hello);
   return handshake;
 }
@@ -130,7 +130,7 @@ Handshake::Mac Handshake::macOf(bool ofJoiner) const {
   over.sizeOfJoiner = isJoiner ? self.size : theirSize, over.sizeOfListener = isJoiner ? theirSize : self.size;
   over.lane = laneOfBoth, over.port = portOfJoiner;
   over.planOfJoiner = isJoiner ? self.plan : theirPlan, over.planOfListener = isJoiner ? theirPlan : self.plan;
-  over.runOfJoiner = isJoiner ? self.run : theirRun, over.runOfListener = isJoiner ? theirRun : self.run;
+  over.runOfJoiner = isJoiner ? ownRun : theirRun, over.runOfListener = isJoiner ? theirRun : ownRun;
   over.nonceOfJoiner = isJoiner ? mine : other, over.nonceOfListener = isJoiner ? other : mine;
   Mac mac;
   static_assert(sizeof(Mac) == crypto_auth_hmacsha256_BYTES && sizeof(RunSecret) == crypto_auth_hmacsha256_KEYBYTES);
@@ -147,7 +147,7 @@ void Handshake::takeHello() {
   theirs = hello.rank, laneOfBoth = hello.lane, theirSize = hello.size, theirPlan = hello.plan, theirRun = hello.run,
   other = hello.nonce;
   portOfJoiner = static_cast<uint16_t>(hello.port);
-  AnswerMessage answer{magicWord, protocolVersion, self.rank, self.size, self.plan, self.run, mine};
+  AnswerMessage answer{magicWord, protocolVersion, self.rank, self.size, self.plan, ownRun, mine};
   put(&answer, sizeof answer);
   due = Due::Proof;
 }
@@ -166,7 +166,7 @@ void Handshake::takeAnswer() {
 Handshake::Refusal Handshake::misfit() const {
   if (theirPlan != self.plan) return Refusal::Plan;
   if (theirSize != self.size || theirs >= self.size) return Refusal::Size;
-  if (theirRun != self.run) return Refusal::Run;
+  if (theirRun != ownRun) return Refusal::Run;
   return taken ? Refusal::Taken : Refusal::None;
 }
 

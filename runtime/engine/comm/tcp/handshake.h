@@ -16,6 +16,7 @@
 #include "runtime/engine/comm/network.h"
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,14 +24,14 @@
 namespace cleave::runtime::tcp {
 
 using PlanDigest = std::array<std::byte, 32>;
-using RunId = std::array<std::byte, 16>; // random, of rank 0; zero before it is known
+using RunId = std::array<std::byte, 16>; // random, of rank 0
 PlanDigest digestOf(const std::string &text);
 
 // Who a process is.
 struct Self {
   int32_t rank = 0, size = 1;
   PlanDigest plan{};
-  RunId run{};
+  std::optional<RunId> run = {}; // none: it is not known yet, and zero for the other side
 };
 
 class Handshake {
@@ -62,7 +63,7 @@ private:
   enum class Due { Hello, Answer, Proof, Verdict, Nothing };
   using Nonce = std::array<std::byte, 32>;
   using Mac = std::array<std::byte, 32>;
-  Handshake(const RunSecret &key, const Self &self) : key(key), self(self) {}
+  Handshake(const RunSecret &key, const Self &self) : key(key), self(self), ownRun(self.run.value_or(RunId{})) {}
   void put(const void *data, size_t bytes);
   Mac macOf(bool ofJoiner) const;
   void takeHello();
@@ -74,6 +75,7 @@ private:
 
   RunSecret key;
   Self self;
+  RunId ownRun;
   bool isJoiner = false, taken = false, proved = false;
   Due due = Due::Nothing;
   State at = State::Open;

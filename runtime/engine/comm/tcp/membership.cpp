@@ -21,7 +21,7 @@ public:
   MembershipVote(const Launch &launch, const Network &network, const std::vector<std::string> &hosts, double seconds)
       : launch(launch), network(network), hosts(hosts),
         wait(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))),
-        self{launch.rank, launch.size, digestOf("membership vote"), RunId{std::byte{1}}} {}
+        self{launch.rank, launch.size, digestOf("membership vote"), RunId{}} {}
   ~MembershipVote() {
     for (auto [rank, socket] : present) ::close(socket);
   }

@@ -115,7 +115,7 @@ void Rendezvous::setDeadline(TimeLimit given) {
 
 uint32_t Rendezvous::run() const {
   uint32_t number = 0;
-  std::memcpy(&number, self.run.data(), sizeof number);
+  std::memcpy(&number, self.run->data(), sizeof number);
   return number;
 }
 
@@ -230,6 +230,7 @@ Status Rendezvous::meet() {
 
 Status Rendezvous::registerAll() {
   CLEAVE_RETURN_IF_ERROR(listenAsFirst());
+  acceptor.setRun({}); // all come before there is one
   for (int peer = 1; peer < self.size; ++peer) wanted.emplace(Transport::controlLane, peer);
   Status met = serveAll();
   if (!met) {
@@ -238,7 +239,7 @@ Status Rendezvous::registerAll() {
     tellFailure(met);
     return met;
   }
-  randombytes_buf(self.run.data(), self.run.size());
+  randombytes_buf(self.run.emplace().data(), sizeof(RunId));
   return sendRoll();
 }
 
@@ -257,7 +258,7 @@ Status Rendezvous::registerAtFirst() {
 // Connects with parent and children, on both lanes of the tree; with rank 0 one of them is there.
 Status Rendezvous::linkTree() {
   isRegistering = false;
-  acceptor.setRun(self.run);
+  acceptor.setRun(*self.run);
   wanted.clear();
   for (int lane : {Transport::controlLane, Transport::healthLane}) {
     for (int peer : neighboursOf(self.rank, self.size)) wanted.emplace(lane, peer);
@@ -426,7 +427,7 @@ Status Rendezvous::sendRoll() {
   for (int peer = 1; peer < self.size; ++peer) {
     const Pair pair{Transport::controlLane, peer};
     RollHeader sent = header;
-    Roll roll{self.run, addresses[static_cast<size_t>(parentOf(peer))]};
+    Roll roll{*self.run, addresses[static_cast<size_t>(parentOf(peer))]};
     CLEAVE_RETURN_IF_ERROR(transfer(socketOf(pair), &sent, sizeof sent, true, peer));
     CLEAVE_RETURN_IF_ERROR(transfer(socketOf(pair), &roll, sizeof roll, true, peer));
     if (parentOf(peer) != 0) ::close(take(pair));
