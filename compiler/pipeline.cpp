@@ -54,7 +54,7 @@
 #include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 #include "compiler/export/write_adapter.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/state/safetensors.h"

@@ -1,6 +1,6 @@
 #include "compiler/export/write_safetensors.h"
 #include "compiler/export/state_tensors.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/plan/dtype.h"
 #include <filesystem>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/recipe/ranges.h"
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #include "compiler/import/artifacts.h"
 #include "compiler/import/embedded_data.h"
 #include "compiler/import/training_info.h"
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <climits>
 #include <filesystem>
 #include <fmt/format.h>

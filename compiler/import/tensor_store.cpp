@@ -1,6 +1,6 @@
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/embedded_data.h"
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <charconv>
 #include <cstring>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "compiler/import/whole_model.h"
 #include "compiler/import/tensor_store.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include <fmt/format.h>
 #include <set>
 

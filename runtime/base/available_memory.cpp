@@ -1,5 +1,5 @@
 #include "runtime/base/available_memory.h"
-#include "runtime/base/threads/control_groups.h"
+#include "runtime/base/control_groups.h"
 #include <algorithm>
 #include <fstream>
 

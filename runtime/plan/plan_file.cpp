@@ -1,8 +1,8 @@
 #include "runtime/plan/plan_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/digest.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/mapped_file.h"
-#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/message_faults.h"
 #include <bit>
 #include <cstring>

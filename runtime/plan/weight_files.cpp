@@ -1,6 +1,6 @@
 #include "runtime/plan/weight_files.h"
 #include "runtime/base/digest.h"
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>

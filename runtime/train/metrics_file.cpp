@@ -1,5 +1,5 @@
 #include "runtime/train/metrics_file.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/train/metric_values.h"
 #include <cerrno>
 #include <charconv>

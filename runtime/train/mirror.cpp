@@ -1,7 +1,7 @@
 #include "runtime/train/mirror.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/folder.h"
 #include "runtime/base/mapped_file.h"
-#include "runtime/plan/atomic_file.h"
-#include "runtime/plan/folder.h"
 #include "runtime/train/state/safetensors.h"
 #include <algorithm>
 #include <cerrno>

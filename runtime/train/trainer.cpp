@@ -1,6 +1,6 @@
 #include "runtime/train/trainer.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/engine/comm/open_fabric.h"
-#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/loss_scale_names.h"
 #include "runtime/plan/lr_schedule.h"

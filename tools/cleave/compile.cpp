@@ -1,9 +1,9 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "compiler/report/comparison.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/folder.h"
 #include "runtime/check/proof/prove.h"
 #include "runtime/check/verify/compare.h"
-#include "runtime/plan/atomic_file.h"
-#include "runtime/plan/folder.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"

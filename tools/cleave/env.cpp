@@ -1,5 +1,5 @@
 // cleave env: the facts of program and machine that belong into a report of a fault.
-#include "runtime/base/threads/control_groups.h"
+#include "runtime/base/control_groups.h"
 #include "runtime/base/threads/thread_count.h"
 #include "runtime/engine/probe/gpu_machine.h"
 #include "tools/cleave/commands.h"

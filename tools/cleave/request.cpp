@@ -1,6 +1,6 @@
 // The common part of estimate, compile and plan: reading the recipe and the cluster, errors, output files.
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/printable.h"
-#include "runtime/plan/atomic_file.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
 #include <fmt/core.h>

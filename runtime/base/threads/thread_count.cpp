@@ -1,5 +1,5 @@
 #include "runtime/base/threads/thread_count.h"
-#include "runtime/base/threads/control_groups.h"
+#include "runtime/base/control_groups.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

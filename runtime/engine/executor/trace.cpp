@@ -1,7 +1,7 @@
 #include "runtime/engine/executor/trace.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/engine/executor/rank.h"
 #include "runtime/engine/executor/trace_memory.h"
-#include "runtime/plan/atomic_file.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"

@@ -1,6 +1,6 @@
 #include "runtime/engine/probe/machine.h"
+#include "runtime/base/control_groups.h"
 #include "runtime/base/cpu_features.h"
-#include "runtime/base/threads/control_groups.h"
 #include "runtime/base/threads/thread_count.h"
 #include "runtime/engine/executor/executor.h"
 #include "runtime/engine/probe/trial_plan.h"

@@ -1,8 +1,8 @@
 #include "runtime/train/data/array.h"
 
+#include "runtime/base/folder.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/plan/folder.h"
 #include "runtime/train/data/zip.h"
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
+#include "runtime/base/folder.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/folder.h"
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include <algorithm>

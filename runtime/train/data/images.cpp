@@ -1,6 +1,6 @@
+#include "runtime/base/folder.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/folder.h"
 #include "runtime/train/data/image.h"
 #include "runtime/train/data/kinds.h"
 #include <algorithm>

@@ -6,9 +6,9 @@
 //     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/base/status.h"
-#include "runtime/plan/atomic_file.h"
 #include <cstddef>
 #include <map>
 #include <memory>

@@ -1,5 +1,5 @@
 #include "runtime/train/state/safetensors_set.h"
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // The files of a snapshot: writing them so that a crash leaves the old or the new one, and finding the newest whole
 // one.
+#include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/folder.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/folder.h"
 #include "runtime/train/state/folder_lock.h"
 #include "runtime/train/state/snapshot.h"
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Limits of control groups, in trees as hosts and containers of both versions show them.
 #include "runtime/base/available_memory.h"
-#include "runtime/base/threads/control_groups.h"
+#include "runtime/base/control_groups.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>

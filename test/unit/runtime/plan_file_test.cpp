@@ -1,4 +1,4 @@
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/plan/plan_file.h"
 #include "test/unit/runtime/mlp_plan.h"
 #include <csignal>

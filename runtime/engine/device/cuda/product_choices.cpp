@@ -1,5 +1,5 @@
 #include "runtime/engine/device/cuda/product_choices.h"
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include <algorithm>
 #include <cctype>
 #include <charconv>

@@ -1,7 +1,7 @@
 // fake_gpu_plan IN.plan OUT.plan: a plan compiled with --emulate as one that the fake driver runs. `cleave run` with
 // CLEAVE_CUDA_LIBRARIES naming the fake libraries' folder then takes the way that it takes on a GPU. As a compiled plan
 // it is one that its user trusts.
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "test/unit/cuda/plan/for_fake_gpu.h"

@@ -1,4 +1,4 @@
-#include "runtime/base/threads/control_groups.h"
+#include "runtime/base/control_groups.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "runtime/plan/folder.h"
+#include "runtime/base/folder.h"
 #include <fmt/format.h>
 
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "runtime/plan/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
