@@ -1,5 +1,5 @@
-// Which state all processes of a run go on from: rank 0 proposes its snapshots, the newest first, and all take one that
-// each of them can read.
+// Which state all processes of a run go on from: rank 0 proposes its snapshots, the newest first, and one that a rank
+// cannot read is taken by none. All processes vote, with or without a mirror alike.
 //
 //   ResumeVote vote(plan, control, {.limit = limits.preparation, .load = [&](const Snapshot &s) { ... }, ...});
 //   Result<ResumedState> state = vote.choose(candidates, mirror);     // candidates: of rank 0, the newest last

@@ -43,7 +43,7 @@ Status StateSaver::begin(const std::string &run, std::optional<double> bestLoss)
 // 16 MiB a second.
 double StateSaver::writingSeconds() const { return static_cast<double>(bytes) / (16 << 20); }
 
-// A rank that does not come to where all meet is given up as one that does not end a step is.
+// Waits for all ranks; one that stays away is given up like one that is stuck in a step.
 Status StateSaver::meet(TimeLimit limit) {
   Status met = engine.fabric().control().barrier(limit);
   if (met) return met;
@@ -79,7 +79,8 @@ Result<StateSaver::Boxes> StateSaver::boxes(std::deque<ShardBytes> *held) {
   return found;
 }
 
-// The snapshot is whole, or all processes know why it is not.
+// The snapshot is whole, or all processes know why it is not; where a rank is lost while they are told, it may be whole
+// all the same.
 Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
   const std::vector<int64_t> devices = engine.devices();
   nlohmann::json own = nlohmann::json::array();
@@ -113,7 +114,7 @@ Status StateSaver::commit(SnapshotWriter &writer, const std::string &own, TimeLi
 
 Status StateSaver::save(const State &state) {
   begunStep = state.step;
-  if (writing.valid()) (void)writing.get(); // it has been told
+  if (writing.valid()) (void)writing.get(); // onWarning has told why it failed
   CLEAVE_RETURN_IF_ERROR(meet(options.limit));
   SnapshotManifest manifest = ofPlan;
   manifest.step = state.step, manifest.sampler = state.sampler, manifest.evalLoss = state.evalLoss;

@@ -2,7 +2,8 @@
 // next steps. Where the host's memory has no room for a copy, the step waits until it is written.
 //
 //   StateSaver saver(plan, executor, {.folder = "snapshots", .limit = limits.step});
-//   Status s = saver.prepare(false, false);              // every process, before the first step
+//   Status s = saver.prepare(false, false);              // the first process, before the first step
+//   s = saver.begin("5f0c...", {});                      // every process
 //   s = saver.save({.step = 100, .sampler = state});     // every process, after the same step
 //   s = saver.finish();                                  // the last snapshot is whole, or why it is not
 #pragma once
@@ -33,7 +34,8 @@ public:
   // Called on the first process: locks the folder, and sees that it can take the run's snapshots
   // (prepareSnapshotFolder).
   Status prepare(bool goesOn, bool overwrite);
-  // On all processes: SnapshotManifest::run, and the lowest loss of the snapshots that are there.
+  // All processes: opens the control plane of the thread that writes. `run`: SnapshotManifest::run; `bestLoss`: the
+  // lowest of the snapshots that are there.
   Status begin(const std::string &run, std::optional<double> bestLoss);
   struct State {
     int64_t step = 0; // steps done

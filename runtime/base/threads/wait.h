@@ -3,6 +3,7 @@
 //   AbortFlag abort;  std::atomic<uint32_t> word{0};
 //   if (!waitWhile(word, 0, abort)) return aborted;    // somebody called abort.raise()
 #pragma once
+#include "runtime/base/time_limits.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -43,13 +44,14 @@ private:
 class Deadline {
 public:
   explicit Deadline(const AbortFlag &abort, double seconds = std::numeric_limits<double>::infinity())
-      : abort(abort), limit(seconds) {}
+      : Deadline(abort, TimeLimit{seconds, nullptr}) {}
+  Deadline(const AbortFlag &abort, TimeLimit limit) : limit(limit), abort(abort) {}
   bool isAborted() const { return abort.raised(); }
-  bool isOver() const { return abort.raised() || awake.seconds() > limit; }
+  bool isOver() const { return abort.raised() || awake.seconds() > limit.seconds; }
+  const TimeLimit limit;
 
 private:
   const AbortFlag &abort;
-  const double limit;
   mutable AwakeTime awake;
 };
 

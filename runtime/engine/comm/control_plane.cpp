@@ -30,6 +30,7 @@ Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine c
   TreeOperation operation(*endpoint, std::move(mine), std::move(combine));
   const int depth = heightOf(0, size()), height = heightOf(rank(), size());
   const AbortFlag never;
+  // Each way has the limit: the way down counts from where this rank has sent its own up.
   const Deadline up(never, limit.seconds + secondsPerLevel * height),
       down(never, limit.seconds + secondsPerLevel * (2 * depth + 2 - height));
   std::optional<Deadline> aborted;
@@ -39,8 +40,8 @@ Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine c
     if (abort->raised() && !aborted) aborted.emplace(never, grace);
     if (aborted && aborted->isOver()) return runError("the run was aborted");
     if ((operation.isGoingUp() ? up : down).isOver())
-      operation.giveUp(fmt::format("rank {} does not answer for {:.1f} s ({})",
-                                   fmt::join(operation.awaited(), ", rank "), limit.seconds, limit.flag));
+      operation.giveUp(
+          fmt::format("rank {} does not answer for {}", fmt::join(operation.awaited(), ", rank "), limit.text()));
     else if (whileWaiting)
       whileWaiting();
     else

@@ -27,9 +27,9 @@ public:
   Status broadcast(std::span<std::byte> bytes, TimeLimit limit);                        // rank 0's
   Result<std::vector<std::string>> allGather(const std::string &mine, TimeLimit limit); // by rank
   Result<std::string> fromRank0(const std::string &text, TimeLimit limit);
-  // Ok where it is on all ranks; else on all of them what one says that failed, and its status.
+  // Ok where it is on all ranks. A rank that failed gets its own status, the others that of the first rank that did.
   Status outcome(const Status &mine, TimeLimit limit);
-  // In place of sleeping until something arrives.
+  // Called in place of endpoint.wait where it is set; it returns soon.
   std::function<void()> whileWaiting;
 
 private:

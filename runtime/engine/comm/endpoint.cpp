@@ -20,8 +20,7 @@ Status failureOf(const Endpoint &endpoint, std::span<const Message> messages, bo
 
 } // namespace
 
-Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline,
-                const std::function<void()> &whileWaiting) {
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline) {
   auto post = [](std::span<Message> messages, auto &&begin) {
     for (Message &message : messages) {
       message.isDone = false, message.arrived = 0, message.failure = {}, message.request = nullptr;
@@ -47,13 +46,11 @@ Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message>
       for (std::span<Message> messages : {sends, receives})
         for (const Message &message : messages)
           if (!message.isDone) silent.insert(message.peer);
-      status = runError(fmt::format("rank {} does not answer", fmt::join(silent, ", rank ")));
+      status =
+          runError(fmt::format("rank {} does not answer for {}", fmt::join(silent, ", rank "), deadline.limit.text()));
     }
     if (!status) break;
-    if (whileWaiting)
-      whileWaiting();
-    else
-      endpoint.wait(idle);
+    endpoint.wait(idle);
   }
   if (!status)
     for (std::span<Message> messages : {sends, receives})

@@ -3,13 +3,15 @@
 //
 //   Message to{.peer = 1, .tag = 7, .data = a, .bytes = 4096}, from{.peer = 1, .tag = 7, .data = b, .bytes = 4096};
 //   endpoint.isend(to), endpoint.irecv(from);
-//   while (!to.isDone || !from.isDone)
-//     if (!endpoint.progress()) endpoint.wait(0);
+//   for (int64_t idle = 0; !to.isDone || !from.isDone;)
+//     if (endpoint.progress()) idle = 0;
+//     else endpoint.wait(++idle);
 //
 // Messages of one tag between a pair of ranks arrive in the order in which they are sent. On an ordered lane both ends
 // name their messages in the same order, and a message that is not the expected one is an error that names both. On an
 // announced lane a message travels once the receiver has asked for it, so that a tag that nobody takes holds up no
-// other. An endpoint is used by one thread at a time.
+// other. Only transfers between stages go on an announced lane. An endpoint is used by one thread at a
+// time.
 #pragma once
 #include "runtime/base/status.h"
 #include "runtime/base/threads/wait.h"
@@ -21,12 +23,12 @@
 
 namespace cleave::runtime {
 
-// Outlives its way: the endpoint keeps its address until isDone.
+// The endpoint keeps its address until it is done or cancelled.
 struct Message {
   int peer = 0;
   uint32_t tag = 0;
   std::byte *data = nullptr; // a sent message is only read
-  int64_t bytes = 0;         // sent; or room for what is received
+  int64_t bytes = 0;         // sent or expected; on an announced lane at most so many are received
   // The endpoint's own:
   bool isDone = false;
   int64_t arrived = 0; // bytes of a received message
@@ -48,17 +50,16 @@ public:
   // Sleeps until something may move or `notify` was called; at most 50 ms. `idle`: how many times in a row nothing
   // moved.
   virtual void wait(int64_t idle) = 0;
-  // From any thread.
+  // Ends a wait; from any thread.
   virtual void notify() {}
-  // Forgets a message that is not done.
+  // Forgets a message that is not done. One that is half-way takes the connection to its peer with it.
   virtual void cancel(Message &message) = 0;
   // A tag as messages name it; set before the first message.
   std::function<std::string(uint32_t tag)> nameOf = [](uint32_t tag) { return "tag " + std::to_string(tag); };
 };
 
-// Returns when all are sent and received. Error: a peer is gone or sends something else, the run was aborted, or peers
-// do not answer for as long as `deadline` lasts. `whileWaiting` takes the place of endpoint.wait.
-Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline,
-                const std::function<void()> &whileWaiting = {});
+// Returns when all are sent and received. Error: a peer is gone or sends something else, the run was aborted, or not
+// all is done when `deadline` is over; the message names the peers.
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline);
 
 } // namespace cleave::runtime

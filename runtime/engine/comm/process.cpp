@@ -301,7 +301,7 @@ Result<std::vector<std::string>> ProcessFabric::exchange(std::span<const Blob> b
   for (int peer : from) transport->need(Transport::exchangeLane, peer);
   CLEAVE_RETURN_IF_ERROR(transport->connect(limit));
   Endpoint &endpoint = transport->endpoint(Transport::exchangeLane);
-  const Deadline deadline(flag, limit.seconds);
+  const Deadline deadline(flag, limit);
   constexpr uint32_t sizeTag = 1, bytesTag = 2;
   std::vector<int64_t> sizes, theirs(from.size());
   for (const Blob &blob : blobs) sizes.push_back(static_cast<int64_t>(blob.bytes.size()));

@@ -77,7 +77,7 @@ Status TcpTransport::connect(TimeLimit limit) {
   needed.clear();
   for (int lane = 0; lane < healthLane; ++lane)
     CLEAVE_RETURN_IF_ERROR(endpoints[static_cast<size_t>(lane)]->shareMemory(sharing[static_cast<size_t>(lane)],
-                                                                             Deadline(abortFlag, limit.seconds)));
+                                                                             Deadline(abortFlag, limit)));
   return Status::ok();
 }
 

@@ -137,7 +137,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     gpus = std::move(*found);
     cuda::ChooseOptions choose{.tell = nullptr, .warn = printWarning};
     if (options.debug) choose.tell = [](const std::string &text) { fmt::print(stderr, "cleave: {}\n", text); };
-    CLEAVE_RETURN_IF_ERROR(cuda::agreeOnProducts(source, gpus, *connection, choose));
+    CLEAVE_RETURN_IF_ERROR(cuda::agreeOnProducts(source, gpus, *connection, choose, options.limits.preparation));
   } else if (options.null && source.has_cuda()) {
     if (Result<std::map<std::string, cuda::Product>> products = cuda::productsOf(source); !products)
       return products.status();
@@ -168,7 +168,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     // A process that did not get so far (its GPU's memory is taken) has ended; NCCL would wait for it without end.
     CLEAVE_RETURN_IF_ERROR(connection->control().barrier(options.limits.preparation));
     Result<std::unique_ptr<cuda::StreamFabric>> made =
-        cuda::openStreamFabric(source, meshOfPlan, std::move(connection), cudaDevices);
+        cuda::openStreamFabric(source, meshOfPlan, std::move(connection), cudaDevices, options.limits.preparation);
     if (!made) return made.status();
     fabric = made->get();
     connection = std::move(*made);

@@ -84,9 +84,9 @@ std::string Liveness::stuck() const {
   };
   std::vector<std::string> guilty = listed([](const Known &rank) { return rank.report.state != RankReport::Waiting; });
   if (!guilty.empty())
-    return fmt::format("the others wait for {}, which {} no further for {:.1f} s (--step-timeout)", namesOf(guilty),
-                       guilty.size() == 1 ? "comes" : "come", unmoved);
-  return fmt::format("no rank comes further for {:.1f} s (--step-timeout), each waits: {}", unmoved,
+    return fmt::format("the others wait for {}, which {} no progress for {:.1f} s (--step-timeout)", namesOf(guilty),
+                       guilty.size() == 1 ? "makes" : "make", unmoved);
+  return fmt::format("no rank makes progress for {:.1f} s (--step-timeout), each waits: {}", unmoved,
                      namesOf(listed([](const Known &) { return true; })));
 }
 

@@ -20,7 +20,7 @@ struct Told {
 } // namespace
 
 Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<Gpu>> gpus, Fabric &host,
-                       const ChooseOptions &options) {
+                       const ChooseOptions &options, TimeLimit limit) {
   Result<std::map<std::string, Product>> products = productsOf(plan);
   if (!products) return products.status();
   if (products->empty()) return Status::ok();
@@ -42,10 +42,9 @@ Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<G
     }
   }
   chooser.failed = !status; // it tells why; the others would wait
+  CLEAVE_RETURN_IF_ERROR(host.control().broadcast({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, limit));
   CLEAVE_RETURN_IF_ERROR(
-      host.control().broadcast({reinterpret_cast<std::byte *>(&chooser), sizeof chooser}, TimeLimits().preparation));
-  CLEAVE_RETURN_IF_ERROR(host.control().broadcast(
-      {reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, TimeLimits().preparation));
+      host.control().broadcast({reinterpret_cast<std::byte *>(told.data()), told.size() * sizeof(Told)}, limit));
   CLEAVE_RETURN_IF_ERROR(status);
   if (chooser.failed) return runError("the first process could not choose the algorithms of matrix products");
   for (const std::shared_ptr<Gpu> &gpu : gpus) {

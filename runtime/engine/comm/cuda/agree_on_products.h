@@ -11,6 +11,6 @@
 namespace cleave::runtime::cuda {
 
 Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<Gpu>> gpus, Fabric &host,
-                       const ChooseOptions &options);
+                       const ChooseOptions &options, TimeLimit limit);
 
 } // namespace cleave::runtime::cuda

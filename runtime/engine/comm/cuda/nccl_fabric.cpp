@@ -230,7 +230,7 @@ std::set<int64_t> distancesOf(const plan::Collective &collective, int64_t member
 }
 } // namespace
 
-Status NcclFabric::open(const plan::Plan &plan) {
+Status NcclFabric::open(const plan::Plan &plan, TimeLimit limit) {
   Result<const Nccl *> opened = openNccl();
   if (!opened) return opened.status();
   nccl = *opened;
@@ -259,8 +259,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
       }
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
-  CLEAVE_RETURN_IF_ERROR(
-      host->control().broadcast({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, TimeLimits().preparation));
+  CLEAVE_RETURN_IF_ERROR(host->control().broadcast({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}, limit));
   CLEAVE_RETURN_IF_ERROR(ncclStatus(
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));

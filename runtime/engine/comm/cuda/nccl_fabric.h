@@ -18,7 +18,7 @@ public:
   using StreamFabric::StreamFabric;
   ~NcclFabric() override;
   // Connects the ranks: every process does so, with the same plan. Error: NCCL is missing, or says why.
-  Status open(const plan::Plan &plan);
+  Status open(const plan::Plan &plan, TimeLimit limit);
   Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
   Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;

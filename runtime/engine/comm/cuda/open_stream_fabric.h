@@ -7,6 +7,7 @@ namespace cleave::runtime::cuda {
 
 // `host`: how the processes of the run meet. Error: NCCL is missing or does not connect the ranks.
 Result<std::unique_ptr<StreamFabric>> openStreamFabric(const plan::Plan &plan, const dist::Mesh &mesh,
-                                                       std::unique_ptr<Fabric> host, const CudaDevices &devices);
+                                                       std::unique_ptr<Fabric> host, const CudaDevices &devices,
+                                                       TimeLimit limit);
 
 } // namespace cleave::runtime::cuda
