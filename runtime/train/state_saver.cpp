@@ -45,7 +45,8 @@ double StateSaver::writingSeconds() const { return static_cast<double>(bytes) / 
 
 // Waits for all ranks; one that stays away is given up like one that is stuck in a step.
 Status StateSaver::meet(TimeLimit limit) {
-  Status met = engine.fabric().control().barrier(limit);
+  Status met = control->state(); // the thread that writes may have lost a rank already
+  if (met) met = engine.fabric().control().barrier(limit);
   if (met) return met;
   return runError(fmt::format("rank {}, step {}, snapshot: {}", engine.devices().front(), begunStep, met.message()));
 }

@@ -27,6 +27,7 @@ std::string concatenate(const std::vector<std::string> &parts) { return fmt::for
 
 Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine combine, TimeLimit limit) {
   if (!endpoint) return combine({std::move(mine)});
+  if (!lost) return lost;
   TreeOperation operation(*endpoint, std::move(mine), std::move(combine));
   const int depth = heightOf(0, size()), height = heightOf(rank(), size());
   const AbortFlag never;
@@ -38,7 +39,7 @@ Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine c
     idle = endpoint->progress() ? 0 : idle + 1;
     if (idle == 0) continue;
     if (abort->raised() && !aborted) aborted.emplace(never, grace);
-    if (aborted && aborted->isOver()) return runError("the run was aborted");
+    if (aborted && aborted->isOver()) return lost = runError("the run was aborted");
     if ((operation.isGoingUp() ? up : down).isOver())
       operation.giveUp(
           fmt::format("rank {} does not answer for {}", fmt::join(operation.awaited(), ", rank "), limit.text()));
@@ -47,7 +48,8 @@ Result<std::string> ControlPlane::run(std::string mine, TreeOperation::Combine c
     else
       endpoint->wait(idle);
   }
-  if (!operation.failure()) return operation.failure();
+  lost = operation.failure();
+  if (!lost) return lost;
   return operation.result();
 }
 

@@ -19,6 +19,8 @@ public:
   // `grace`: seconds that it goes on for when the run is aborted.
   ControlPlane(Endpoint &endpoint, const AbortFlag &abort, double grace = 0)
       : endpoint(&endpoint), abort(&abort), grace(grace) {}
+  // Ok until something has failed: from then on all fails at once, for the same reason.
+  const Status &state() const { return lost; }
   int rank() const { return endpoint ? endpoint->rank() : 0; }
   int size() const { return endpoint ? endpoint->size() : 1; }
   Status barrier(TimeLimit limit);
@@ -37,6 +39,7 @@ private:
   Endpoint *endpoint = nullptr;
   const AbortFlag *abort = nullptr;
   double grace = 0;
+  Status lost;
 };
 
 } // namespace cleave::runtime

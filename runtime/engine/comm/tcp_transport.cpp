@@ -50,19 +50,23 @@ private:
 };
 
 Status TcpTransport::meet() {
-  CLEAVE_RETURN_IF_ERROR(rendezvous.meet());
+  const Status met = rendezvous.meet();
+  if (!met && !rendezvous.hasRun()) return met;
   for (int lane = 0; lane < healthLane; ++lane)
     endpoints[static_cast<size_t>(lane)] = std::make_unique<StreamEndpoint>(
         StreamEndpoint::Place{rank(), size(), lane, rendezvous.run(), lane == transferLane}, moved);
   StreamEndpoint &tree = *endpoints[controlLane];
   std::vector<int> sockets(static_cast<size_t>(size()), -1);
   for (int peer : neighboursOf(rank(), size())) {
-    tree.setLink(peer, std::make_unique<SocketLink>(rendezvous.take({controlLane, peer})));
+    if (const int socket = rendezvous.take({controlLane, peer}); socket >= 0)
+      tree.setLink(peer, std::make_unique<SocketLink>(socket));
     sockets[static_cast<size_t>(peer)] = rendezvous.take({healthLane, peer});
   }
   watch = std::make_unique<tcp::TcpHealthLink>(rank(), std::move(sockets), moved);
   controlPlane = std::make_unique<ControlPlane>(tree, abortFlag);
-  return rendezvous.confirm(tree, *controlPlane);
+  if (met) return rendezvous.confirm(tree, *controlPlane);
+  (void)controlPlane->barrier({1, nullptr}); // fails, and tells the others which rank is missing
+  return met;
 }
 
 Status TcpTransport::connect(TimeLimit limit) {
@@ -72,7 +76,7 @@ Status TcpTransport::connect(TimeLimit limit) {
   std::array<std::vector<int>, healthLane> sharing; // peers that may share memory
   for (auto [lane, peer] : needed) {
     endpoints[lane]->setLink(peer, std::make_unique<SocketLink>(rendezvous.take({lane, peer})));
-    if (lane <= transferLane && network.sharesMemory && rendezvous.isBeside(peer)) sharing[lane].push_back(peer);
+    if (lane <= transferLane && rendezvous.isBeside(peer)) sharing[lane].push_back(peer);
   }
   needed.clear();
   for (int lane = 0; lane < healthLane; ++lane)

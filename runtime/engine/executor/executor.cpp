@@ -55,8 +55,9 @@ Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::
   std::unique_ptr<Executor> executor(new Executor(plan));
   executor->connection = std::move(fabric);
   if (Status opened = executor->open(options); !opened) {
+    const std::string cause = executor->causeOfLoss();
     if (executor->watch) executor->watch->announce(opened.message());
-    return opened;
+    return Status(static_cast<ErrorKind>(opened.exitStatus()), opened.message() + cause);
   }
   return executor;
 }
@@ -202,14 +203,17 @@ Executor::~Executor() {
 
 std::vector<int64_t> Executor::devices() const { return connection->localDevices(); }
 
+// "; rank 2 is gone (host b, ...)": a process that has ended because of another one is seen first by its neighbours.
+std::string Executor::causeOfLoss() {
+  const std::string cause = watch && connection->lostProcess() >= 0 ? watch->awaitCause() : "";
+  return cause.empty() ? "" : "; " + cause;
+}
+
 void Executor::noteFailure(int64_t rank, int64_t step, const Status &status) {
-  // A process that has ended because of another one is seen first by its neighbours.
-  std::string cause = watch && connection->lostProcess() >= 0 ? watch->awaitCause() : "";
+  const std::string cause = causeOfLoss();
   std::lock_guard guard(failureLock);
   if (!failure || connection->abortFlag().raised()) return; // others only stop because of the first
-  std::string message = fmt::format("rank {}, step {}, {}", rank, step + 1, status.message());
-  if (!cause.empty()) message += "; " + cause;
-  failure = runError(message);
+  failure = runError(fmt::format("rank {}, step {}, {}{}", rank, step + 1, status.message(), cause));
   giveUp(failure);
 }
 

@@ -96,6 +96,7 @@ private:
   void startWatch(const ExecutorOptions &options);
   std::vector<RankReport> reports() const;
   void endBecause(const std::string &cause);
+  std::string causeOfLoss();
   void noteFailure(int64_t rank, int64_t step, const Status &status);
   const PreparedProgram *program(int64_t device) const;
 

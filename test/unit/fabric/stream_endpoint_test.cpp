@@ -1,6 +1,8 @@
 // Endpoints over streams of bytes: two of one process, joined by a socket pair, or by memory that both map.
+#include "runtime/engine/comm/control_plane.h"
 #include "runtime/engine/comm/socket_link.h"
 #include "runtime/engine/comm/stream_endpoint.h"
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -116,6 +118,17 @@ TEST_P(Streams, AnAnnouncedMessageHoldsUpNoOther) {
     ASSERT_TRUE(two.exchange(1, {}, {{0, 1, in.data(), bytes}}));
     EXPECT_TRUE(in == first);
   });
+}
+
+TEST_P(Streams, AControlPlaneThatLostARankFailsAtOnce) {
+  Two two(false, 7, GetParam());
+  ControlPlane control(*two.ends[0], two.abort);
+  EXPECT_TRUE(control.state());
+  const Status first = control.barrier({0.2, "--step-timeout"});
+  EXPECT_THAT(first.message(), testing::HasSubstr("rank 1 does not answer for 0.2 s (--step-timeout)"));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(control.barrier({600, "--step-timeout"}).message(), first.message());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 TEST_P(Streams, ASilentPeerIsNamedAtTheDeadlineAndAnAbortEndsAWait) {

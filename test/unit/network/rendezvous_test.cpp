@@ -273,6 +273,36 @@ TEST(Rendezvous, SixtyFourRanksMeet) {
   expectMet(party.meetAll(ranks));
 }
 
+// Rank 3 registers at rank 0 and then does nothing: not its parent, rank 1, is named, but it.
+TEST(Rendezvous, ARankThatStopsWhenItHasComeIsNamedByAll) {
+  ASSERT_GE(sodium_init(), 0);
+  const int port = freePort();
+  const Network network{.meetingSeconds = 4};
+  AbortFlag abort;
+  std::vector<std::string> messages(3);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      const Launch launch{.kind = Launch::Kind::Tcp, .size = 4, .rank = rank, .host = "127.0.0.1", .port = port};
+      messages[static_cast<size_t>(rank)] = openTcpTransport(launch, network, "plan", abort).status().message();
+    });
+  std::atomic<bool> over{false};
+  std::thread stopped([&] {
+    Acceptor acceptor(RunSecret{}, {.rank = 3, .size = 4, .plan = digestOf("plan")});
+    int socket = -1;
+    acceptor.portToTell = [](int) -> Result<uint16_t> { return uint16_t{9}; };
+    acceptor.onMet = [&](const Met &met) { socket = met.socket; };
+    acceptor.join({.peer = 0, .lane = Transport::controlLane, .to = *resolve("127.0.0.1", port)});
+    while (!over && socket < 0) (void)acceptor.turn();
+    while (!over) ::usleep(10000);
+    if (socket >= 0) ::close(socket);
+  });
+  for (std::thread &rank : ranks) rank.join();
+  over = true;
+  stopped.join();
+  for (const std::string &message : messages) EXPECT_THAT(message, testing::HasSubstr("rank 3"));
+}
+
 TEST(Addresses, AnInterfaceIsFoundByNameAndAddress) {
   for (const char *interface : {"lo", "127.0.0.1"}) {
     Result<Address> found = addressOfInterface(interface);

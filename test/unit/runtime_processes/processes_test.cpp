@@ -36,7 +36,7 @@ std::string underMpi(int processes, const std::string &arguments) {
 }
 // Starts `processes` ranks with torchrun's variables; the exit status is the last non-zero one.
 std::string underTorch(int processes, const std::string &arguments) {
-  std::string port = std::to_string(20000 + ::getpid() % 20000 + processes);
+  std::string port = std::to_string(20000 + ::getpid() % 12000 + processes);
   return "export WORLD_SIZE=" + std::to_string(processes) + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
          "; for r in $(seq 0 " + std::to_string(processes - 1) + "); do RANK=$r LOCAL_RANK=$r " RUNTIME_RANK " " +
          arguments + " & pids=\"$pids $!\"; done; s=0; for p in $pids; do wait $p || s=$?; done; exit $s";
@@ -44,7 +44,7 @@ std::string underTorch(int processes, const std::string &arguments) {
 
 // Four ranks with torchrun's variables, of which the third is killed: the others say where they were, and end with 4.
 void expectSurvivorsToTell(const std::string &arguments) {
-  std::string port = std::to_string(20000 + ::getpid() % 20000 + 7);
+  std::string port = std::to_string(20000 + ::getpid() % 12000 + 7);
   Outcome killed = shell("export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
                          "; for r in 0 1 2 3; do RANK=$r LOCAL_RANK=$r " RUNTIME_RANK " " + arguments +
                          " die 2 50 & pids=\"$pids $!\"; done; r=0; for p in $pids; do wait $p; echo ended $r $?; "
@@ -62,7 +62,7 @@ void expectSurvivorsToTell(const std::string &arguments) {
 
 // Four ranks with torchrun's variables and a timeout of five seconds, of which the third keeps the others waiting.
 Outcome whileTheThird(const std::string &mode, const std::string &plan) {
-  std::string port = std::to_string(20000 + ::getpid() % 20000 + 11);
+  std::string port = std::to_string(20000 + ::getpid() % 12000 + 11);
   return shell(
       "export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
       "; for r in 0 1 2 3; do RANK=$r LOCAL_RANK=$r " RUNTIME_RANK " " + plan + " 1000000 " + mode +
@@ -130,6 +130,17 @@ TEST(Processes, TorchVariablesGiveTheBitsOfOneProcess) {
     EXPECT_EQ(several.status, 0) << several.output;
     EXPECT_EQ(several.output, one.output);
   }
+}
+
+// Rank 0 shares no memory, the others would.
+TEST(Processes, OneRankThatSharesNoMemoryGivesTheSameBits) {
+  std::string port = std::to_string(20000 + ::getpid() % 12000 + 13);
+  Outcome one = shell(std::string(RUNTIME_RANK) + " 4 1 10"),
+          mixed = shell("export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
+                        "; for r in 0 1 2 3; do CLEAVE_SHARED_MEMORY=$r RANK=$r LOCAL_RANK=$r " RUNTIME_RANK
+                        " 4 1 10 & pids=\"$pids $!\"; done; s=0; for p in $pids; do wait $p || s=$?; done; exit $s");
+  EXPECT_EQ(mixed.status, 0) << mixed.output;
+  EXPECT_EQ(mixed.output, one.output);
 }
 
 TEST(Processes, PipelinesGiveTheBitsOfOneProcess) {

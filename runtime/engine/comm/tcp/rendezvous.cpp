@@ -282,7 +282,7 @@ Status Rendezvous::serveAll() {
 // Others may still need this rank while it waits for them.
 Status Rendezvous::gatherPlaces(ControlPlane &control, int64_t needed, TimeLimit until, int64_t &allNeeded) {
   Place mine(own);
-  mine.domain = sharingDomain(), mine.needed = needed;
+  mine.domain = network.sharesMemory ? sharingDomain() : 0, mine.needed = needed;
   Result<std::vector<std::string>> all =
       control.allGather(std::string(reinterpret_cast<const char *>(&mine), sizeof mine), until);
   if (!all) return all.status();

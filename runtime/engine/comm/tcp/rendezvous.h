@@ -29,7 +29,8 @@ public:
   ~Rendezvous();
   int rank() const { return self.rank; }
   int size() const { return self.size; }
-  uint32_t run() const; // the same on all ranks, random
+  bool hasRun() const { return self.run.has_value(); } // rank 0 has told it
+  uint32_t run() const;                                // then: the same on all ranks, random
   // Sockets to the neighbours on the tree, on the control and the watch lane. Says on standard error, after five
   // seconds and then every half minute, who is missing. Error: an address beyond this host without a secret, other
   // secrets or plans; or who has not come within network.meetingSeconds, and why.
@@ -38,7 +39,7 @@ public:
   Status confirm(StreamEndpoint &tree, ControlPlane &control);
   // All ranks: sockets for these pairs, which both ends name.
   Status connect(const std::vector<Pair> &pairs, StreamEndpoint &tree, ControlPlane &control, TimeLimit limit);
-  int take(Pair pair);
+  int take(Pair pair);                    // -1: there is none
   std::vector<std::string> hosts() const; // by rank
   bool isBeside(int peer) const;          // may share memory with this process
 
