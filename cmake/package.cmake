@@ -1,6 +1,6 @@
 # The installed files, and the packages that CPack makes of them (package/make). The tree can be moved:
 #   bin/cleave   include/cleave_runtime.h   lib/libcleave_runtime.so, libcleave_comm_mpi.so   lib/cleave/ libraries of others
-#   share/ completions of bash, zsh and fish, the manual's page
+#   share/ completions of bash, zsh and fish, the manual's page, licences
 # DT_RPATH, unlike DT_RUNPATH, holds for what those libraries need, too.
 foreach(target cleave cleave_runtime_shared)
   target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
@@ -15,6 +15,9 @@ endif()
 # Not those that every system with glibc has; manylinux names the same.
 install(RUNTIME_DEPENDENCY_SET others DESTINATION lib/cleave
         PRE_EXCLUDE_REGEXES "^(ld-linux-x86-64|lib(c|m|dl|pthread|rt|gcc_s|stdc\\+\\+|z))\\.so")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/cleave)
+install(CODE "execute_process(COMMAND /usr/bin/python3 ${PROJECT_SOURCE_DIR}/package/notices
+  \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX} ${CLEAVE_DEPS} COMMAND_ERROR_IS_FATAL ANY)")
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # of all targets, which the tests are among
 set(CPACK_GENERATOR TXZ DEB)
