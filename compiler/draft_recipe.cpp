@@ -226,6 +226,12 @@ private:
     line("  no_decay: [{}]", fmt::join(shownGlobs, ", "));
   }
 
+  // Exporters write the scale of a norm over images as [64, 1, 1].
+  static bool isOfOneDimension(const InspectedParameter &parameter) {
+    const size_t rank = parameter.shape.size();
+    return rank < 2 || (rank > 2 && std::ranges::count(parameter.shape, 1) + 1 >= std::ptrdiff_t(rank));
+  }
+
   // Globs that fit the trained parameters of one dimension and no others, the shortest first.
   std::vector<std::string> noDecay() const {
     std::vector<std::string> globs;
@@ -233,11 +239,11 @@ private:
       return glob[0] == '=' ? glob.substr(1) == name : names::matchGlob(glob, name);
     };
     for (const InspectedParameter &parameter : model.parameters) {
-      if (!parameter.trainable || parameter.shape.size() > 1) continue;
+      if (!parameter.trainable || !isOfOneDimension(parameter)) continue;
       if (std::ranges::any_of(globs, [&](const std::string &glob) { return fits(glob, parameter.name); })) continue;
       for (const std::string &glob : globsOf(parameter.name))
         if (std::ranges::none_of(model.parameters, [&](const InspectedParameter &other) {
-              return other.trainable && other.shape.size() > 1 && fits(glob, other.name);
+              return other.trainable && !isOfOneDimension(other) && fits(glob, other.name);
             })) {
           globs.push_back(glob);
           break;

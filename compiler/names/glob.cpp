@@ -1,5 +1,6 @@
 #include "compiler/names/glob.h"
 #include <algorithm>
+#include <cctype>
 #include <fmt/format.h>
 
 namespace cleave::names {
@@ -45,6 +46,9 @@ bool matchGlob(const std::string &pattern, const std::string &name) {
 bool isGlob(const std::string &text) { return text.find_first_of("*?") != std::string::npos; }
 
 std::string nearest(const std::string &wordOrGlob, const std::vector<std::string> &candidates) {
+  auto isSameLetter = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  for (const std::string &candidate : candidates)
+    if (std::ranges::equal(candidate, wordOrGlob, isSameLetter)) return candidate;
   // A third of what is written out may differ: of a short glob nothing would be left.
   const auto written = size_t(std::ranges::count_if(wordOrGlob, [](char letter) { return letter != '*'; }));
   const size_t least = isGlob(wordOrGlob) ? 0 : 2;

@@ -1,10 +1,13 @@
 #include "compiler/recipe/yaml_reader.h"
 #include "compiler/names/glob.h"
 #include "compiler/recipe/keys.h"
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 namespace cleave::recipe {
 namespace {
@@ -149,7 +152,49 @@ void MapReader::numbers(const std::string &key, std::vector<double> &value, Rang
                             describe(range), text));
 }
 
+namespace {
+
+// Words of PyTorch and of other trainers for what a recipe calls otherwise, or does not have.
+const std::map<std::string, std::string> &otherWords() {
+  static const std::map<std::string, std::string> words = {
+      {"cross_entropy", "PyTorch's cross_entropy is softmax_cross_entropy"},
+      {"crossentropyloss", "PyTorch's CrossEntropyLoss is softmax_cross_entropy"},
+      {"nll_loss", "PyTorch's nll_loss is nll"},
+      {"nllloss", "PyTorch's NLLLoss is nll"},
+      {"mse_loss", "PyTorch's mse_loss is mse"},
+      {"mseloss", "PyTorch's MSELoss is mse"},
+      {"l1_loss", "PyTorch's l1_loss is l1"},
+      {"smooth_l1", "PyTorch's smooth_l1_loss is huber, at beta = delta = 1"},
+      {"smooth_l1_loss", "PyTorch's smooth_l1_loss is huber, at beta = delta = 1"},
+      {"binary_cross_entropy", "PyTorch's binary_cross_entropy is bce"},
+      {"binary_cross_entropy_with_logits", "PyTorch's binary_cross_entropy_with_logits is bce_with_logits"},
+      {"bcewithlogitsloss", "PyTorch's BCEWithLogitsLoss is bce_with_logits"},
+      {"amsgrad", "there is no AMSGrad; adam and adamw keep the running mean of squares"},
+      {"loss.weight", "the loss has no class weights; compute a weighted loss in the graph, with kind: output"},
+      {"loss.pos_weight", "the loss has no pos_weight; compute a weighted loss in the graph, with kind: output"},
+      {"optimizer.learning_rate", "the rate is optimizer.lr"},
+      {"optimizer.beta1", "both are in optimizer.betas: [0.9, 0.999]"},
+      {"optimizer.max_grad_norm", "gradients are clipped by clip_norm, beside optimizer"},
+      {"gradient_accumulation_steps", "accumulate gradients with --microbatches N"},
+      {"batch_size", "the global batch is dims: {batch: N}"},
+  };
+  return words;
+}
+
+// "" where nothing is known of the word; `dotted`: with the key that it stands in.
+std::string hintOf(const std::string &word, const std::string &dotted) {
+  std::string lower = word;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  for (const std::string &name : {dotted, lower})
+    if (const auto known = otherWords().find(name); known != otherWords().end()) return known->second;
+  return "";
+}
+
+} // namespace
+
 void MapReader::unknownWord(const std::string &key, const std::string &given, const std::vector<std::string> &known) {
+  if (const std::string hint = hintOf(given, ""); !hint.empty())
+    fail(key, fmt::format("'{}' cannot be '{}'; {}", dotted(key), given, hint));
   std::string nearest = names::nearest(given, known);
   fail(key, fmt::format("'{}' cannot be '{}'; {}it is one of: {}", dotted(key), given,
                         nearest.empty() ? "" : "did you mean '" + nearest + "'? ", fmt::join(known, ", ")));
@@ -162,10 +207,11 @@ void MapReader::finish() {
   for (const auto &entry : self) {
     std::string key = entry.first.Scalar();
     if (asked.count(key)) continue;
-    std::string nearest = names::nearest(key, known);
+    const std::string nearest = names::nearest(key, known), hint = hintOf(key, dotted(key));
     throw Fault{fmt::format("{}: unknown key '{}'; {}", source.where(dotted(key), entry.first), dotted(key),
-                            nearest.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))
-                                            : "did you mean '" + nearest + "'?")};
+                            !hint.empty()     ? hint
+                            : nearest.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))
+                                              : "did you mean '" + nearest + "'?")};
   }
 }
 

@@ -62,7 +62,10 @@ class Comparison:
 
     def to_pandas(self):
         """A pandas.DataFrame with a row for each cluster."""
-        import pandas
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas() needs pandas; `rows` and `columns` have the same without it") from None
         return pandas.DataFrame(self.rows, columns=self.columns)
 
     def __str__(self):

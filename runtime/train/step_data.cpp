@@ -1,9 +1,12 @@
 #include "runtime/train/step_data.h"
 #include "runtime/base/digest.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/data/lengths.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <thread>
@@ -308,6 +311,30 @@ Status StepData::ready(int64_t step) {
   if (status) return status;
   feedsOf(step).isBegun = false;
   return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("step {}: {}", step + 1, status.message())};
+}
+
+std::string StepData::notFinite(int64_t step) {
+  const Feeds &feeds = feedsOf(step);
+  if (feeds.step != step) return "";
+  for (size_t i = 0; i < feeds.inputs().size(); ++i) {
+    const Feed &feed = feeds.inputs()[i];
+    const Field &field = fields[feeds.length][feed.field];
+    if (!feed.read || !isFloat(field.dtype)) continue;
+    const int64_t unit = byteSize(field.dtype), piece = feed.sampleBytes / feed.outer;
+    for (int64_t microbatch = 0; microbatch < (feed.withoutSamples ? 1 : feeds.microbatches); ++microbatch) {
+      const std::byte *values = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i];
+      for (int64_t at = 0; at < feed.microbatchBytes(); at += unit) {
+        const double value = loadFloat(field.dtype, values + at);
+        if (std::isfinite(value)) continue;
+        if (feed.withoutSamples) return fmt::format("input '{}' has {}", field.name, value);
+        const int64_t row = microbatch * feed.samples + at / piece % feed.samples;
+        return feed.isBound ? fmt::format("input '{}' has {} in sample {} of the batch", field.name, value, row)
+                            : fmt::format("input '{}' has {} in sample {} of the data", field.name, value,
+                                          feeds.indices[static_cast<size_t>(row)]);
+      }
+    }
+  }
+  return "";
 }
 
 void StepData::readAhead(int64_t end) {

@@ -43,6 +43,8 @@ public:
   // together; 0: as many as the inputs have.
   size_t lengthOf(int64_t step) { return feedsOf(step).length; }
   int64_t positionsOf(int64_t step) { return feedsOf(step).positions; }
+  // "input 'x' has nan in sample 17 of the data": a number of the step's that is not finite; "" where there is none.
+  std::string notFinite(int64_t step);
   // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Its errors
   // show in its ready().
   void readAhead(int64_t end);

@@ -116,6 +116,7 @@ private:
   int64_t dataNanoseconds = 0;          // of the step under way
   Status failedAhead;                   // why the next step could not begin
   int64_t told = 0;                     // steps
+  bool tellsBadData = false;            // has looked for numbers that are not finite
   double firstSteps = 0, firstData = 0; // seconds of some of them
 };
 
@@ -375,6 +376,11 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.dataSeconds =
       static_cast<double>(dataBefore) / 1e9 + std::min(beside, engine->idleSeconds().value_or(beside));
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
+  if (!std::isfinite(metrics.loss) && !tellsBadData) {
+    tellsBadData = true;
+    if (const std::string bad = data->notFinite(done - 1); !bad.empty())
+      warn(fmt::format("the loss of step {} is {}: {}", done, metrics.loss, bad));
+  }
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
   for (const auto &[name, value] : *outputs)
     if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
@@ -440,6 +446,9 @@ Status PlanTrainer::runToEnd() {
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
   if (total <= 0) return inputError("no number of steps: give --steps N");
+  if (done > total)
+    return inputError(fmt::format("{} has {} steps, which are more than the {} of --steps: nothing was done",
+                                  resumedFrom.empty() ? "the state" : resumedFrom, done, total));
   ownsLoop = true;
   const int64_t wanted = total;
   StopVote vote(engine->fabric(), options.stopAsked, options.limits.step);

@@ -210,16 +210,20 @@ std::vector<std::string> pluginPlaces() {
 
 Result<void *> openPlugin() {
   std::vector<std::string> reasons;
+  bool isThere = false;
   for (const std::string &place : pluginPlaces()) {
-    if (place.find('/') != std::string::npos && !std::filesystem::exists(place)) continue;
+    const bool isFile = place.find('/') != std::string::npos;
+    if (isFile && !std::filesystem::exists(place)) continue;
+    isThere |= isFile;
     // MPI's own plugins look for its symbols.
     if (void *handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
     const char *why = ::dlerror();
     reasons.push_back(why ? why : place);
   }
   return inputError(
-      fmt::format("this process was started by MPI, but the MPI plugin does not load: {}; is Open MPI installed?",
-                  fmt::join(reasons, "; ")));
+      fmt::format("this process was started by MPI, but the MPI plugin does not load: {}; {}", fmt::join(reasons, "; "),
+                  isThere ? "is Open MPI 4 installed?"
+                          : "it is not beside this program: `./dev build` makes it, and packages have it"));
 }
 
 } // namespace

@@ -182,10 +182,15 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
     source.array = *array;
     const bool once = field.withoutSamples && isWhole(*array, field);
     int64_t count = once ? samples : samplesIn(*array, field);
-    if (count < 0 && !once)
-      return inputError(fmt::format(
-          "{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples, {}] is needed", settings.path,
-          wanted, describe(*array), name(field.dtype), fmt::join(field.shape, ", "), fmt::join(field.shape, ", ")));
+    if (count < 0 && !once) {
+      // One dimension more, of numbers where class numbers are due.
+      const bool isOneHot = !isFloat(field.dtype) && array->shape.size() == field.shape.size() + 2;
+      return inputError(
+          fmt::format("{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples{}{}] is needed{}",
+                      settings.path, wanted, describe(*array), name(field.dtype), fmt::join(field.shape, ", "),
+                      field.shape.empty() ? "" : ", ", fmt::join(field.shape, ", "),
+                      isOneHot ? "; of one-hot labels take .argmax(axis=-1)" : ""));
+    }
     if (field.withoutSamples && !once)
       CLEAVE_RETURN_IF_ERROR(checkRowsAreOne(*array, field, fmt::format("{}: array '{}'", settings.path, wanted)));
     if (!once && samples >= 0 && count != samples)
