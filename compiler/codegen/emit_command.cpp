@@ -466,10 +466,11 @@ plan::Buffer bufferOf(Value value) {
 std::string nodeName(Location location) {
   SmallVector<StringRef> names;
   location->walk([&](Location part) {
-    if (auto named = dyn_cast<NameLoc>(part))
-      if (!named.getName().empty() && !llvm::is_contained(names, named.getName().getValue()))
-        names.push_back(named.getName().getValue());
-    return names.size() < 3 ? WalkResult::advance() : WalkResult::interrupt();
+    auto named = dyn_cast<NameLoc>(part);
+    if (!named) return WalkResult::advance();
+    if (!named.getName().empty() && !llvm::is_contained(names, named.getName().getValue()))
+      names.push_back(named.getName().getValue());
+    return names.size() < 3 ? WalkResult::skip() : WalkResult::interrupt(); // within is the module's name
   });
   return llvm::join(names, "+");
 }

@@ -1,7 +1,9 @@
 #include "compiler/import/graph_builder.h"
 #include "compiler/elements/element_data.h"
 #include "compiler/import/attributes.h"
+#include "compiler/import/exporter_metadata.h"
 #include "compiler/import/types.h"
+#include "compiler/names/module_scope.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -37,6 +39,12 @@ public:
 private:
   // --- symbols -----------------------------------------------------------------------------------------------------
   Location named(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
+  // The node's name, and within the module's where the exporter tells it.
+  Location locationOf(const FlatNode &node) {
+    std::string module = statedModule(*node.node);
+    if (module.empty()) module = names::moduleOf(node.name);
+    return module.empty() ? named(node.name) : NameLoc::get(builder.getStringAttr(node.name), named(module));
+  }
   ArrayAttr strings(const std::vector<std::string> &values) {
     llvm::SmallVector<Attribute> attributes;
     for (const std::string &value : values) attributes.push_back(builder.getStringAttr(value));
@@ -243,7 +251,7 @@ private:
         proto.output_size() == 1)
       if (DenseElementsAttr value = constantValue(context, proto.attribute(0)))
         return define(proto.output(0),
-                      onnx::ConstantOp::create(builder, named(node.name), value.getType(), value).getY(), node.name);
+                      onnx::ConstantOp::create(builder, locationOf(node), value.getType(), value).getY(), node.name);
 
     llvm::SmallVector<NamedAttribute> attributes;
     std::vector<const ::onnx::GraphProto *> graphs;
@@ -266,7 +274,7 @@ private:
       state(onnx::paddingRowName, row->second);
     llvm::SmallVector<Type> resultTypes;
     for (const std::string &output : proto.output()) resultTypes.push_back(typeOf(output));
-    auto op = onnx::NodeOp::create(builder, named(node.name), resultTypes, inputs, proto.op_type(),
+    auto op = onnx::NodeOp::create(builder, locationOf(node), resultTypes, inputs, proto.op_type(),
                                    canonicalDomain(proto.domain()), flat.version(node), node.name,
                                    builder.getDictionaryAttr(attributes), graphs.size());
     for (size_t i = 0; i < graphs.size(); ++i)

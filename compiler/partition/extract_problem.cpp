@@ -106,6 +106,13 @@ bool isWidening(Operation *op) {
   return cast && bytesOf(cast.getX().getType()) < bytesOf(cast.getY().getType());
 }
 
+// Import names an operation's location by its node, and within by its module.
+std::string moduleOf(Location location) {
+  auto node = location->findInstanceOf<NameLoc>();
+  auto module = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
+  return module ? module.getName().str() : "";
+}
+
 } // namespace
 
 FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options) {
@@ -168,6 +175,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     planner::Node node;
     node.name = nameOf[&op];
     node.op = op.getName().stripDialect().str();
+    node.module = moduleOf(op.getLoc());
     node.rule = rules.getFactorRule();
     if (auto cost = dyn_cast<onnx::CostOpInterface>(op)) {
       node.flops = cost.getFlops();

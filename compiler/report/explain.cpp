@@ -1,5 +1,7 @@
 // `--explain NODE`.
 #include "compiler/names/glob.h"
+#include "compiler/planner/explain/display_names.h"
+#include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include <algorithm>
 #include <cmath>
@@ -143,7 +145,16 @@ Result<std::string> explain(const Report &report, const std::string &name) {
         found.emplace_back(&node.choice, *first);
     return found;
   };
-  auto found = nodesThat([&](const std::string &one) { return names::matchGlob(name, one); });
+  Result<PricingSource> source = unpackSource(report.source);
+  const planner::DisplayNames display(source ? source->problem : planner::Problem());
+  // By the model file's name, or as reports name it: "h.0.attn.c_attn", "h.0..11.attn.c_attn".
+  auto isCalled = [&](const std::string &one) {
+    return names::matchGlob(name, one) || names::matchGlob(name, display.of(one)) || display.moduleOf(one) == name;
+  };
+  auto found = nodesThat(isCalled);
+  for (const ReportedNode &node : report.nodes)
+    if (found.empty() && display.of(node.choice.nodes[0], int64_t(node.choice.nodes.size())) == name)
+      found.emplace_back(&node.choice, node.choice.nodes[0]);
   std::string out;
   if (found.empty()) {
     std::set<std::string> readers;
@@ -155,7 +166,10 @@ Result<std::string> explain(const Report &report, const std::string &name) {
     found = nodesThat([&](const std::string &one) { return readers.contains(one); });
   }
   if (found.empty() && out.empty()) return {unknownName(report, name)};
-  for (const auto &[node, one] : found | std::views::take(shown)) out += explained(*node, one);
+  for (const auto &[node, one] : found | std::views::take(shown)) {
+    const std::string shownName = display.of(one);
+    out += explained(*node, shownName == one ? one : fmt::format("{}, {}", shownName, one));
+  }
   if (found.size() > shown)
     out += fmt::format("and {} more that '{}' fits: give a longer name\n", found.size() - shown, name);
   return out;

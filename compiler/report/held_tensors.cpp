@@ -101,6 +101,33 @@ void addKept(std::vector<HeldTensor> &held, const plan::Plan &plan, const plan::
   for (auto &[place, one] : kept) held.push_back(std::move(one));
 }
 
+// The largest of each kind, repetitions together.
+std::vector<HeldTensor> largestOf(const std::vector<HeldTensor> &all, const planner::DisplayNames &names) {
+  struct Group {
+    HeldTensor sum;
+    int64_t alike = 0;
+  };
+  std::map<std::tuple<std::string, std::string, int64_t>, Group> groups; // by kind, first repetition, copies
+  for (const HeldTensor &one : all) {
+    Group &group = groups[{one.kind, names.firstOf(one.name), one.copies}];
+    if (group.alike++ == 0) group.sum = {one.kind, one.name, one.copies, 0};
+    group.sum.bytes += one.bytes;
+  }
+  std::vector<HeldTensor> together;
+  for (auto &[key, group] : groups) {
+    group.sum.name = names.of(group.sum.name, group.alike);
+    together.push_back(std::move(group.sum));
+  }
+  std::ranges::stable_sort(together, std::ranges::greater(), &HeldTensor::bytes);
+  std::vector<HeldTensor> largest;
+  for (const char *kind : {"parameter", "optimizer state", "gradient", "kept", "in use"}) {
+    size_t shown = 0;
+    for (const HeldTensor &one : together)
+      if (one.kind == kind && shown++ < mostHeldTensors) largest.push_back(one);
+  }
+  return largest;
+}
+
 } // namespace
 
 double shardBytes(const dist::Mesh &mesh, const plan::Parameter &parameter) {
@@ -115,7 +142,8 @@ bool isOnDevice(const plan::Parameter &parameter, int program) {
   return !parameter.on_host() && (held.empty() || std::ranges::count(held, program) > 0);
 }
 
-void nameHeldTensors(RankMemory &rank, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+void nameHeldTensors(RankMemory &rank, const plan::Plan &plan, const dist::Mesh &mesh, int number,
+                     const planner::DisplayNames &names) {
   const plan::Program &program = plan.programs(number);
   std::vector<HeldTensor> all;
   for (const plan::Parameter &parameter : plan.parameters())
@@ -140,7 +168,7 @@ void nameHeldTensors(RankMemory &rank, const plan::Plan &plan, const dist::Mesh 
     const int position = int(std::ranges::max_element(alive) - alive.begin());
     if (alive[size_t(position)] <= most) continue;
     most = alive[size_t(position)];
-    rank.fullestAt = fragment.commands(position).name();
+    rank.fullestAt = names.of(fragment.commands(position).name());
     rank.phase = fragment.commands(position).phase();
     fullest.clear();
     for (const ScratchLife &one : lives)
@@ -148,13 +176,7 @@ void nameHeldTensors(RankMemory &rank, const plan::Plan &plan, const dist::Mesh 
         fullest.push_back({"in use", one.name, 1, double(one.end - one.begin)});
   }
   all.insert(all.end(), fullest.begin(), fullest.end());
-  std::ranges::stable_sort(all, std::ranges::greater(), &HeldTensor::bytes);
-  rank.held.clear();
-  for (const char *kind : {"parameter", "optimizer state", "gradient", "kept", "in use"}) {
-    size_t shown = 0;
-    for (const HeldTensor &one : all)
-      if (one.kind == kind && shown++ < mostHeldTensors) rank.held.push_back(one);
-  }
+  rank.held = largestOf(all, names);
 }
 
 } // namespace cleave::report

@@ -32,6 +32,9 @@ Json alternativeJson(const Alternative &row) {
           {"microbatches", row.microbatches},
           {"recompute", planner::name(row.recompute)},
           {"step_time_s", row.stepSeconds},
+          {"compute_s", row.computeSeconds},
+          {"exposed_communication_s", row.exposedCommunicationSeconds},
+          {"bubble_s", row.bubbleSeconds},
           {"memory_bytes_per_device", row.memoryBytes},
           {"fits", row.fits},
           {"why_not", row.whyNot},
@@ -61,6 +64,9 @@ Alternative alternativeOf(const Json &json) {
   row.microbatches = json.at("microbatches");
   planner::parseRecompute(json.at("recompute"), row.recompute);
   row.stepSeconds = json.at("step_time_s");
+  row.computeSeconds = json.value("compute_s", 0.0);
+  row.exposedCommunicationSeconds = json.value("exposed_communication_s", 0.0);
+  row.bubbleSeconds = json.value("bubble_s", 0.0);
   row.memoryBytes = json.at("memory_bytes_per_device");
   row.fits = json.at("fits");
   row.whyNot = json.at("why_not");
@@ -240,6 +246,7 @@ Report reportOf(const Json &json) {
   report.version = json.value("version", "");
   report.recipe = json.value("recipe", "");
   report.batch = json.at("batch");
+  report.tokensPerSample = json.value("tokens_per_sample", int64_t(0));
   report.pricePerHour = json.value("price_per_hour", 0.0);
   report.mesh = meshOf(json.at("mesh"));
   report.zero = json.at("zero");
@@ -331,6 +338,7 @@ std::string renderJson(const Report &report) {
       {"cluster", report.cluster},
       {"software", report.software},
       {"batch", report.batch},
+      {"tokens_per_sample", report.tokensPerSample},
       {"mesh", meshJson(report.mesh)},
       {"zero", report.zero},
       {"schedule", report.schedule},

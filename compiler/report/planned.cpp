@@ -3,6 +3,7 @@
 #include "compiler/planner/explain/collective_sums.h"
 #include "compiler/report/held_tensors.h"
 #include "compiler/report/planned_commands.h"
+#include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -116,9 +117,9 @@ public:
   PlannedCollectives(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh)
       : plan(plan), cluster(cluster), mesh(mesh) {}
 
-  std::vector<planner::CollectiveTotal> list() {
+  std::vector<planner::CollectiveTotal> list(const planner::DisplayNames &names) {
     for (int program = 0; program < plan.programs_size(); ++program) add(program);
-    return sums.list(plan.programs_size());
+    return sums.list(plan.programs_size(), names);
   }
 
 private:
@@ -192,10 +193,13 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   report.predicted.memory = *std::ranges::max_element(memory, {}, &planner::MemoryBreakdown::total);
   report.predicted.memory.host = host; // another device may have more there
   report.memoryIsPlanned = true;
+  Result<PricingSource> source = unpackSource(report.source);
+  const planner::DisplayNames names(source ? source->problem : planner::Problem());
   report.rankMemory.resize(memory.size());
-  for (size_t rank = 0; rank < memory.size(); ++rank) nameHeldTensors(report.rankMemory[rank], plan, *mesh, int(rank));
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    nameHeldTensors(report.rankMemory[rank], plan, *mesh, int(rank), names);
   for (Stage &stage : report.stages) stage.memoryBytes = memory[memory.size() == 1 ? 0 : size_t(stage.rank)].total();
-  report.collectives = PlannedCollectives(plan, cluster, *mesh).list();
+  report.collectives = PlannedCollectives(plan, cluster, *mesh).list(names);
   report.collectivesArePlanned = true;
   report.commands = plannedCommands(plan);
 }

@@ -68,12 +68,23 @@ std::string formatSeconds(double seconds) {
   return scaled(seconds * 1e6, 1000, {"us", "ms"});
 }
 
+std::string formatNumber(double value) {
+  if (std::abs(value) < 99.95) return fmt::format("{:.3g}", value);
+  std::string digits = fmt::format("{:.0f}", value);
+  for (size_t at = digits.size(); at > 3 + size_t(value < 0);) digits.insert(at -= 3, ",");
+  return digits;
+}
+
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision) {
   Report report;
   report.model = problem.name;
   report.cluster = cluster.name;
   report.software = cluster.software;
   report.batch = problem.batch;
+  for (const planner::Tensor &tensor : problem.tensors)
+    if (tensor.kind == planner::TensorKind::Input && tensor.elementBytes == 8 && tensor.dims.size() == 2 &&
+        tensor.batchDim >= 0)
+      report.tokensPerSample = std::max(report.tokensPerSample, tensor.dims[size_t(1 - tensor.batchDim)]);
   report.pricePerHour = cluster.pricePerHour;
   report.mesh = decision.mesh;
   report.schedule = decision.schedule;

@@ -93,6 +93,7 @@ struct Report {
   std::vector<ReportedTensor> tensors;  // of the model's file, above one number
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
+  int64_t tokensPerSample = 0; // 0: samples are not sequences
   dist::Mesh mesh;
   std::string schedule = "none", recompute = "none", offload = "none", like;
   int zero = 0;
@@ -133,7 +134,8 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 // commands of a step.
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
 
-std::string renderText(const Report &report);
+// In lines of at most `width` columns.
+std::string renderText(const Report &report, int width = 100);
 // The keys of docs/reference/report.md; fromJson() gives the same report back.
 std::string renderJson(const Report &report);
 Result<Report> fromJson(const std::string &json);
@@ -165,5 +167,7 @@ std::string proofText(const ReportedProof &proof);
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.
 std::string formatBytes(double bytes);
 std::string formatSeconds(double seconds);
+// "1,980", "61.4", "0.25": three significant digits below a hundred, whole with separators above.
+std::string formatNumber(double value);
 
 } // namespace cleave::report

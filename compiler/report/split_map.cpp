@@ -1,35 +1,14 @@
 #include "compiler/report/split_map.h"
+#include "compiler/planner/explain/display_names.h"
 #include "compiler/report/pricing_source.h"
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <optional>
 #include <set>
 
 namespace cleave::report {
 namespace {
-
-// "0", "12": no sign, no leading zeros.
-std::optional<int64_t> plainNumber(const std::string &text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || std::to_string(value) != text) return std::nullopt;
-  return value;
-}
-
-// "0..11", "40..115..15" where numbers have one distance, else the words themselves.
-std::string series(const std::vector<std::string> &words) {
-  std::vector<int64_t> numbers;
-  for (const std::string &word : words)
-    if (std::optional<int64_t> number = plainNumber(word)) numbers.push_back(*number);
-  if (numbers.size() != words.size() || words.size() < 3) return fmt::format("{}", fmt::join(words, ","));
-  const int64_t distance = numbers[1] - numbers[0];
-  for (size_t i = 1; i < numbers.size(); ++i)
-    if (distance < 1 || numbers[i] - numbers[i - 1] != distance) return fmt::format("{}", fmt::join(words, ","));
-  return fmt::format("{}..{}{}", numbers.front(), numbers.back(), distance == 1 ? "" : fmt::format("..{}", distance));
-}
 
 std::string dimensionWords(size_t dim, size_t rank, int64_t sampleDim) {
   if (int64_t(dim) == sampleDim) return "samples";
@@ -43,7 +22,8 @@ class Mapping {
 public:
   Mapping(const Report &report, const planner::Problem &problem)
       : report(report), problem(problem), producers(problem.producers()), batchDims(problem.batchDims()),
-        operationOf(problem.nodes.size(), -1), firstNodes(report.nodes.size(), -1), places(report.nodes.size()) {}
+        names(problem), operationOf(problem.nodes.size(), -1), firstNodes(report.nodes.size(), -1),
+        places(report.nodes.size()) {}
 
   std::vector<MapPart> list() {
     findNodes();
@@ -84,7 +64,7 @@ private:
     places[size_t(index)] = {parts.size() - 1, part.operations.size()};
     MapOperation &operation = part.operations.emplace_back();
     operation.choice = &node.choice;
-    operation.name = foldedNames(node.choice.nodes);
+    operation.name = nameOf(node.choice);
     const auto chosen = std::ranges::find(node.choice.candidates, true, &planner::CandidateCost::chosen);
     if (chosen == node.choice.candidates.end() || firstNodes[size_t(index)] < 0) return;
     for (const dist::MeshAxis &axis : report.mesh.axes)
@@ -112,8 +92,10 @@ private:
   std::string nameOf(int tensor) const {
     const int producer = producers[size_t(tensor)];
     const int operation = producer < 0 ? -1 : operationOf[size_t(producer)];
-    return operation < 0 ? problem.tensors[size_t(tensor)].name
-                         : foldedNames(report.nodes[size_t(operation)].choice.nodes);
+    return operation < 0 ? problem.tensors[size_t(tensor)].name : nameOf(report.nodes[size_t(operation)].choice);
+  }
+  std::string nameOf(const planner::NodeExplanation &choice) const {
+    return names.of(choice.nodes[0], int64_t(choice.nodes.size()));
   }
   std::string text(int tensor, const dist::Sharding &layout) const {
     return fmt::format("{}: {}", dims(problem.tensors[size_t(tensor)]),
@@ -190,6 +172,7 @@ private:
   const planner::Problem &problem;
   const std::vector<int> producers;
   const std::vector<int64_t> batchDims;
+  const planner::DisplayNames names;
   std::vector<int> operationOf; // by node
   std::vector<int> firstNodes;  // by operation
   std::vector<Place> places;    // by operation
@@ -198,25 +181,6 @@ private:
 };
 
 } // namespace
-
-std::string foldedNames(const std::vector<std::string> &names) {
-  if (names.size() < 2) return names.empty() ? "" : names[0];
-  size_t head = names[0].size(), tail = head;
-  for (const std::string &name : names) {
-    head = std::min(head, size_t(std::ranges::mismatch(names[0], name).in1 - names[0].begin()));
-    const size_t same =
-        size_t(std::mismatch(names[0].rbegin(), names[0].rend(), name.rbegin(), name.rend()).first - names[0].rbegin());
-    tail = std::min(tail, same);
-  }
-  // Numbers stay whole: "layers.{9,10}", not "layers.{9,1}0".
-  const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
-  while (head > 0 && isDigit(names[0][head - 1])) --head;
-  for (const std::string &name : names) tail = std::min(tail, name.size() - head);
-  while (tail > 0 && isDigit(names[0][names[0].size() - tail])) --tail;
-  std::vector<std::string> middles;
-  for (const std::string &name : names) middles.push_back(name.substr(head, name.size() - head - tail));
-  return fmt::format("{}{{{}}}{}", names[0].substr(0, head), series(middles), names[0].substr(names[0].size() - tail));
-}
 
 std::string layoutInWords(const dist::Sharding &layout, int64_t sampleDim) {
   std::vector<std::string> words;

@@ -1,8 +1,8 @@
 // The model as its split sees it: parts in the order of execution, repeated blocks once, in each the operations with
 // how their tensors lie in words, who reads whose result, and the collectives of each tensor.
 //
-//   splitMap(report)[1]   "layers.0 .. layers.11 (12 x)", stages 0 to 3
-//     .operations[4]      "layers.{0..11}/mlp/up/MatMul", over dp and tp
+//   splitMap(report)[1]   "layers.0..11", stages 0 to 3
+//     .operations[4]      "layers.0..11.mlp.up", over dp and tp
 //                         weight 1024 x 4096: columns over tp; makes 8 x 128 x 4096: samples over dp, last dimension
 //                         over tp; all_reduce over tp: partial results of a split reduction are combined
 #pragma once
@@ -17,7 +17,7 @@ struct MapTensor {
 
 struct MapOperation {
   const planner::NodeExplanation *choice = nullptr;
-  std::string name;             // with its repetitions (foldedNames)
+  std::string name;             // as DisplayNames has it, with its repetitions
   dist::Axes axes;              // that split it
   std::vector<MapTensor> reads; // activations and inputs
   std::vector<MapTensor> parameters;
@@ -37,8 +37,6 @@ struct MapPart {
 // Empty where the report does not say what it was made from. Points into the report.
 std::vector<MapPart> splitMap(const Report &report);
 
-// Names that differ in one place, as a shell's braces: "layers.{0..11}/up", "MatMul_{7,9,40}".
-std::string foldedNames(const std::vector<std::string> &names);
 // "rows over dp, columns over tp", "whole on every device"; `sampleDim`: the dimension that counts samples, or -1.
 std::string layoutInWords(const dist::Sharding &layout, int64_t sampleDim = -1);
 

@@ -4,25 +4,72 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
 #include <ranges>
 
 namespace cleave::report {
 
 std::string percent(double part, double all) { return all > 0 ? fmt::format("{:.0f} %", 100 * part / all) : ""; }
 
-std::vector<std::string> tableLines(const std::vector<Row> &rows, const std::string &indent, const std::string &gap) {
-  std::vector<size_t> widths;
-  for (const Row &row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (widths.size() <= i) widths.push_back(0);
-      widths[i] = std::max(widths[i], row[i].size());
+namespace {
+
+// A line ends before the word that would pass `width`; a longer word is cut, behind a comma if it has one.
+std::vector<std::string> linesOf(const std::string &text, size_t width) {
+  std::vector<std::string> lines(1);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
+    while (word.size() > width) {
+      const size_t comma = word.rfind(',', width - 1), cut = comma == std::string::npos ? width : comma + 1;
+      lines.back() = word.substr(0, cut);
+      lines.emplace_back();
+      word.erase(0, cut);
     }
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+} // namespace
+
+std::string wrapped(const std::string &text, size_t width, size_t indent) {
+  return fmt::format("{}", fmt::join(linesOf(text, width - std::min(width, indent)), "\n" + std::string(indent, ' ')));
+}
+
+std::vector<std::string> tableLines(const std::vector<Row> &rows, const std::string &indent, const std::string &gap,
+                                    size_t width) {
+  constexpr size_t narrowest = 8;
+  std::vector<size_t> widths;
+  for (const Row &row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  auto all = [&] {
+    return std::accumulate(widths.begin(), widths.end(), indent.size() + gap.size() * (widths.size() - 1));
+  };
+  while (!widths.empty() && all() > width) {
+    size_t &widest = *std::ranges::max_element(widths);
+    if (widest <= narrowest) break;
+    --widest;
+  }
   std::vector<std::string> lines;
   for (const Row &row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += fmt::format("{}{:<{}}", i == 0 ? indent : gap, row[i], i + 1 == row.size() ? 0 : widths[i]);
-    lines.push_back(line.erase(line.find_last_not_of(' ') + 1) + "\n");
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
+    for (size_t i = 0; i < row.size(); ++i) {
+      cells.push_back(row[i].size() <= widths[i] ? std::vector{row[i]} : linesOf(row[i], widths[i]));
+      height = std::max(height, cells.back().size());
+    }
+    std::string text;
+    for (size_t at = 0; at < height; ++at) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i)
+        line += fmt::format("{}{:<{}}", i == 0 ? indent : gap, at < cells[i].size() ? cells[i][at] : "", widths[i]);
+      text += line.erase(line.find_last_not_of(' ') + 1) + "\n";
+    }
+    lines.push_back(std::move(text));
   }
   return lines;
 }
@@ -80,8 +127,7 @@ std::string movedTensors(const planner::CollectiveTotal &row, size_t shown) {
   std::string text;
   shown = std::min(shown, row.tensors.size());
   for (const planner::MovedTensor &tensor : row.tensors | std::views::take(shown))
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", tensor.name,
-                        tensor.alike > 1 ? fmt::format(" ({} x)", tensor.alike) : "");
+    text += (text.empty() ? "" : ", ") + tensor.name;
   const int64_t more = int64_t(row.tensors.size() - shown) + row.tensorsMore;
   return more > 0 ? text + fmt::format(" and {} more", more) : text;
 }
@@ -169,30 +215,44 @@ Row timeRow(const Report &report, const planner::TimePart &sum) {
 
 std::vector<Row> timeRows(const Report &report, bool byLayer) {
   std::vector<Row> rows = {{byLayer ? "layer" : "operation", "count", "compute", "share", "exposed", "beside compute"}};
-  for (const planner::TimePart &sum : timeSums(report, byLayer)) rows.push_back(timeRow(report, sum));
+  for (const planner::TimePart &sum : timeSums(report, byLayer))
+    if (sum.computeSeconds + sum.communicationSeconds + sum.besideSeconds > 0) rows.push_back(timeRow(report, sum));
   return rows;
 }
 
 std::vector<Row> sensitivityRows(const Report &report) {
   std::vector<Row> rows = {{"twice the", "step time", "less"}};
-  for (const planner::Sensitivity &row : report.sensitivities)
-    rows.push_back({row.what, formatSeconds(row.stepSeconds),
-                    fmt::format("{:.1f} %", 100 * (1 - row.stepSeconds / report.predicted.stepSeconds))});
-  return rows;
+  for (const planner::Sensitivity &row : report.sensitivities) {
+    const double less = 1 - row.stepSeconds / report.predicted.stepSeconds;
+    if (less < 0.0005) continue;
+    rows.push_back({row.what, formatSeconds(row.stepSeconds), fmt::format("{:.1f} %", 100 * less)});
+  }
+  return rows.size() > 1 ? rows : std::vector<Row>();
 }
 
 std::vector<Row> alternativeRows(const Report &report) {
   std::vector<Row> rows = {
       {"name", "mesh", "schedule", "zero", "micro", "recompute", "step time", "memory", "why not"}};
   for (const planner::Alternative &row : report.alternatives) {
-    if (row.mesh.axes.empty())
-      rows.push_back({row.name, "-", "", "", "", "", "", "", row.whyNot});
-    else
+    if (!row.mesh.axes.empty())
       rows.push_back({row.name, row.mesh.str(), row.schedule, fmt::format("{}", row.zero),
                       fmt::format("{}", row.microbatches), planner::name(row.recompute), formatSeconds(row.stepSeconds),
                       formatBytes(row.memoryBytes), row.whyNot.empty() ? "as fast" : row.whyNot});
   }
   return rows;
+}
+
+std::vector<std::string> unbuildable(const Report &report) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons; // and the names with it
+  for (const planner::Alternative &row : report.alternatives) {
+    if (!row.mesh.axes.empty()) continue;
+    auto found = std::ranges::find(reasons, row.whyNot, [](const auto &one) { return one.first; });
+    if (found == reasons.end()) found = reasons.insert(found, {row.whyNot, {}});
+    found->second.push_back(row.name);
+  }
+  std::vector<std::string> lines;
+  for (const auto &[why, names] : reasons) lines.push_back(fmt::format("{}: {}", fmt::join(names, ", "), why));
+  return lines;
 }
 
 } // namespace cleave::report

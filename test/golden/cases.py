@@ -22,7 +22,7 @@ import golden
 HERE = pathlib.Path(__file__).parent / "cases"
 SPLITS = {
     "one": (1, []), "zero3": (4, ["--like", "zero3"]), "ddp4": (4, ["--like", "ddp"]), "tp2": (2, ["--mesh", "tp=2"]),
-    "mega4": (4, ["--like", "megatron"]), "sp2": (2, ["--like", "megatron-sp"]), "ulysses2": (2, ["--like", "ulysses"]),
+    "mega4": (4, ["--like", "megatron-2021"]), "sp2": (2, ["--like", "megatron-sp"]), "ulysses2": (2, ["--like", "ulysses"]),
     "tp2sp": (2, ["--mesh", "tp=2", "--sequence-parallel"]), "auto3": (3, []), "m2": (1, ["--microbatches", "2"]),
     "pp2": (2, ["--mesh", "pp=2"]),
     "tp4": (4, ["--mesh", "tp=4"]), "dp2tp2": (4, ["--mesh", "dp=2,tp=2"]), "cp2": (2, ["--mesh", "cp=2"]), "auto4": (4, []),

@@ -18,7 +18,7 @@ PATIENCE = 600  # seconds for what takes a few
 GOLDEN = ("adafactor_tiny", "bert_tiny", "encoder_decoder_tiny", "expert_modules_tiny", "experts_tiny",
           "fairscale_classifier", "gpt2_tiny", "gshard_tiny", "llama_tiny", "lstm_tiny", "mingpt_nano", "mlp", "muon_tiny",
           "resnet_cifar", "unet_tiny")
-PRESETS = ("ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp", "hsdp", "megatron", "megatron-sp",
+PRESETS = ("ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp", "hsdp", "megatron", "megatron-2021", "megatron-sp",
            "gpipe", "ulysses", "ring", "2d", "2.5d", "3d")
 ONLY = "--without-alternatives"
 # name: problem, cluster (a preset, or a file of clusters/) and flags; what takes longest comes first
@@ -26,9 +26,9 @@ RECORDS = {
     "gpt-1t": f"gpt-1t h100-80g:8x2048 {ONLY}",
     "gpt-175b": f"gpt-175b a100-80g:8x128 {ONLY}",
     "gpt-39b": f"gpt-39b v100-32g:8x8 {ONLY}",
-    "gpt-1t-published": f"gpt-1t a100-80g:8x384 --like megatron --mesh pp=64,dp=6,tp=8 --zero 0 --recompute full "
+    "gpt-1t-published": f"gpt-1t a100-80g:8x384 --like megatron-2021 --mesh pp=64,dp=6,tp=8 --zero 0 --recompute full "
                         f"--microbatches 512 --schedule interleaved:2 {ONLY}",
-    "gpt-175b-published": f"gpt-175b a100-80g:8x128 --like megatron --mesh pp=16,dp=8,tp=8 --zero 0 --recompute full "
+    "gpt-175b-published": f"gpt-175b a100-80g:8x128 --like megatron-2021 --mesh pp=16,dp=8,tp=8 --zero 0 --recompute full "
                           f"--microbatches 128 --schedule 1f1b {ONLY}",
     "gpt-39b-levels": f"gpt-39b levels.yaml {ONLY}",
     "gpt-7.5b-tight": "gpt-7.5b a100-40g:8",

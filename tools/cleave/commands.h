@@ -74,6 +74,8 @@ struct TrustOptions {
 
 // Text that may hold names out of files, to a terminal: what a terminal would obey is shown (runtime/base/printable.h).
 void print(std::FILE *to, const std::string &text);
+// Columns of the terminal that standard output is; else $COLUMNS, or 100.
+int terminalWidth();
 // Prints "cleave: error: ..." to standard error; returns the exit status.
 int fail(const Status &status);
 // Writes text to a file, or as print does to standard output for "-" or "".

@@ -73,9 +73,11 @@ int runEstimate(const CompileOptions &options) {
   auto request = options.request.request();
   if (!request) return fail(request.status());
   auto report = estimate(*request);
+  request->search.progress = nullptr; // its line is cleared
   if (!report) return fail(report.status());
   *report = withOrigin(std::move(*report), request->recipe.resolved());
-  Status written = writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
+  Status written = writeText(options.output,
+                             options.json ? report::renderJson(*report) : report::renderText(*report, terminalWidth()));
   return written ? 0 : fail(written);
 }
 

@@ -20,8 +20,9 @@ Result<plan::Plan> recompileFor(const plan::Plan &plan, int64_t devices) {
   CompileRequest request;
   request.model = plan.model_path(), request.recipe = *recipe, request.cluster = *cluster;
   request.recipeIsWhole = true;
-  request.acceptsDoubts = true; // as when the training began
-  request.annotations = false;  // they are for as many devices as there were
+  request.acceptsDoubts = true;           // as when the training began
+  request.annotations = false;            // they are for as many devices as there were
+  request.split.allowRepeatedWork = true; // rather than end the training
   request.emulate = plan.has_cuda() && !plan.kernel_object().empty();
   auto compiled = compile(request);
   if (!compiled) return compiled.status();

@@ -74,7 +74,7 @@ int runReport(const ReportOptions &options) {
   } else if (options.format == "html") {
     text = report::renderHtml(*shown);
   } else {
-    text = report::renderText(*shown);
+    text = report::renderText(*shown, terminalWidth());
   }
   Status written = writeText(options.output, text);
   return written ? 0 : fail(written);

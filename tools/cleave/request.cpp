@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace cleave::tool {
@@ -33,6 +34,8 @@ void SplitOptions::add(CLI::App &command) {
                     "when it is used");
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
+  group->add_flag("--allow-repeated-work", split.allowRepeatedWork,
+                  "also a split in which devices compute the same, because nothing of the model divides by them");
   group->add_option("--split-at", split.splitAt, "\"GLOB\"[:before|after]: cut pipeline stages at a node; repeatable")
       ->take_all()
       ->expected(1);
@@ -135,6 +138,15 @@ Result<CompileRequest> RequestOptions::request() const {
 void print(std::FILE *to, const std::string &text) {
   const std::string shown = runtime::printable(text);
   std::fwrite(shown.data(), 1, shown.size(), to);
+}
+
+int terminalWidth() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  const char *columns = std::getenv("COLUMNS");
+  const int given = columns ? std::atoi(columns) : 0;
+  return given > 0 ? given : 100;
 }
 
 report::Report withOrigin(report::Report report, const std::string &recipe) {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace cleave::tool {
@@ -55,12 +54,6 @@ Result<planner::StageTimes> readTimes(std::string_view text) {
   if (times.forward + times.backwardInput + times.backwardWeight <= 0) return usage("--times: f, b and w are all 0");
   times.sendForward = times.sendBackward = comm;
   return times;
-}
-
-int terminalWidth() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 120;
 }
 
 Result<std::string> render(const ScheduleOptions &options) {

@@ -1,23 +1,29 @@
 #include "compiler/planner/explain/breakdown.h"
+#include "compiler/names/folded_names.h"
 #include "compiler/planner/explain/collective_sums.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
+#include <ranges>
 #include <set>
 
 namespace cleave::planner {
 namespace {
 
-// The common beginning of all names in [first, end), cut where a part of a name ends.
-std::string commonPath(const Problem &problem, int first, int end) {
-  std::string prefix = problem.nodes[size_t(first)].name;
+// The common beginning of the modules of all nodes in [first, end) that have one, cut where a module's name ends.
+std::string commonModule(const DisplayNames &names, int first, int end) {
+  std::string common;
   for (int i = first; i < end; ++i) {
-    const std::string &name = problem.nodes[size_t(i)].name;
-    size_t same = size_t(std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end()).first - prefix.begin());
-    prefix.resize(same);
+    const std::string &module = names.moduleOf(i);
+    if (module.empty()) continue;
+    if (common.empty()) common = module;
+    const size_t same = size_t(std::ranges::mismatch(common, module).in1 - common.begin());
+    if (same == common.size() && (same == module.size() || module[same] == '.')) continue;
+    common.resize(same);
+    common.resize(std::min(common.find_last_of('.') == std::string::npos ? 0 : common.find_last_of('.'), same));
+    if (common.empty()) return "";
   }
-  size_t cut = prefix.find_last_of("/.");
-  return cut == std::string::npos ? "" : prefix.substr(0, cut);
+  return common;
 }
 
 // Goes through what a step of all ranks does, one operation, flow and parameter at a time, each with the recomputation
@@ -336,25 +342,28 @@ private:
 std::vector<std::string> partsOfNodes(const DecidedModel &decided) {
   const Problem &problem = *decided.model.problem;
   const UnitLayout &layout = *decided.model.layout;
+  const DisplayNames names(problem);
   std::vector<std::string> parts(problem.nodes.size());
   auto between = [&](int begin, int end) {
     if (begin >= end) return;
-    int largest = begin;
-    for (int i = begin; i < end; ++i)
-      if (problem.nodes[size_t(i)].flops > problem.nodes[size_t(largest)].flops) largest = i;
-    for (int i = begin; i < end; ++i) parts[size_t(i)] = "around " + problem.nodes[size_t(largest)].name;
+    auto flops = [&](int node) { return problem.nodes[size_t(node)].flops; };
+    const int largest = std::ranges::max(std::views::iota(begin, end), {}, flops);
+    const std::string &module = names.moduleOf(largest);
+    const std::string part = module.empty() ? "near " + names.ofNode(largest) : module;
+    for (int i = begin; i < end; ++i) parts[size_t(i)] = part;
   };
   int at = 0;
   for (const Repeat &repeat : decided.facts->repeats) {
     if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
     between(at, repeat.first);
-    std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
-    std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
-    if (name.empty() || last.empty())
-      name = fmt::format("block of {} operations from {}", repeat.period, problem.nodes[size_t(repeat.first)].name);
-    else if (last != name)
-      name += " .. " + last;
-    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = fmt::format("{} ({} x)", name, repeat.count);
+    std::vector<std::string> modules;
+    for (int first = repeat.first; first < repeat.end(); first += repeat.period)
+      modules.push_back(commonModule(names, first, first + repeat.period));
+    const bool areNamed = std::ranges::count(modules, "") == 0 && modules.front() != modules.back();
+    const std::string part = areNamed ? names::foldedNames(modules)
+                                      : fmt::format("{} blocks of {} operations from {}", repeat.count, repeat.period,
+                                                    names.ofNode(repeat.first));
+    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = part;
     at = repeat.end();
   }
   between(at, int(problem.nodes.size()));
@@ -388,7 +397,7 @@ Breakdown breakdown(const DecidedModel &decided) {
   backward.addTo(sums, "gradients pass to the stage before");
   const Setting &setting = decided.model.setting;
   const double ranks = double(setting.pp);
-  result.collectives = sums.list(ranks);
+  result.collectives = sums.list(ranks, DisplayNames(*decided.model.problem));
   result.tensorCollectives = sums.byTensor(ranks);
   result.hiddenBehindProducts /= ranks;
   double held = 0; // of all ranks

@@ -1,6 +1,6 @@
 // Where a decision's time and memory go, and what it would take elsewhere: for the report.
 //
-//   breakdown(decided).time {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
+//   breakdown(decided).time {"layers.0..11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
 //   ...
 #pragma once
 #include "compiler/planner/explain/decided_model.h"
@@ -9,7 +9,7 @@ namespace cleave::planner {
 
 // A tensor that collectives move: a parameter, or what a node makes, or their gradients.
 struct MovedTensor {
-  std::string name;  // of the parameter or node; of several alike in repeated blocks the first one's
+  std::string name;  // of the parameter or node, with its repetitions (display_names.h)
   int64_t alike = 1; // in the whole model
   double bytes = 0;  // of a step, all of them: part of CollectiveTotal::bytes
 };
@@ -32,7 +32,7 @@ struct CollectiveTotal {
 // One kind of collective that moves a tensor, or its gradient, in a step: on one device, of a pipeline the mean of its
 // ranks, with those of its repetitions in other blocks.
 struct TensorCollective {
-  std::string tensor; // as MovedTensor's name
+  std::string tensor; // the parameter's or node's name; of several alike in repeated blocks the first one's
   int64_t alike = 1;
   std::string op;
   dist::Axes axes;

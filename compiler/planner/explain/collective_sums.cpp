@@ -19,7 +19,23 @@ void CollectiveSums::add(const std::string &op, const dist::Axes &axes, const st
   }
 }
 
-std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
+// Repetitions together, those with most bytes first.
+std::vector<MovedTensor> CollectiveSums::Sum::shown(const DisplayNames &names, double ranks) const {
+  std::map<std::string, MovedTensor> together;
+  for (const auto &[name, tensor] : tensors) {
+    MovedTensor &one = together.try_emplace(names.firstOf(name), MovedTensor{name, 0, 0}).first->second;
+    one.alike += tensor.alike;
+    one.bytes += tensor.bytes / ranks;
+  }
+  std::vector<MovedTensor> list;
+  for (const auto &[first, one] : together) list.push_back({names.of(one.name, one.alike), one.alike, one.bytes});
+  std::ranges::sort(list, [](const MovedTensor &a, const MovedTensor &b) {
+    return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
+  });
+  return list;
+}
+
+std::vector<CollectiveTotal> CollectiveSums::list(double ranks, const DisplayNames &names) const {
   std::vector<CollectiveTotal> result;
   for (const auto &[key, sum] : sums) {
     CollectiveTotal &total = result.emplace_back();
@@ -30,10 +46,7 @@ std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
     total.hidden = sum.besideBytes > sum.bytes / 2;
     total.forwardBytes = sum.forwardBytes / ranks;
     total.backwardBytes = sum.backwardBytes / ranks;
-    for (const auto &[name, tensor] : sum.tensors) total.tensors.push_back({name, tensor.alike, tensor.bytes / ranks});
-    std::sort(total.tensors.begin(), total.tensors.end(), [](const MovedTensor &a, const MovedTensor &b) {
-      return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
-    });
+    total.tensors = sum.shown(names, ranks);
     if (total.tensors.size() <= mostMovedTensors) continue;
     total.tensorsMore = int64_t(total.tensors.size() - mostMovedTensors);
     total.tensors.resize(mostMovedTensors);

@@ -3,9 +3,10 @@
 //     CollectiveSums sums;
 //     sums.add("all_reduce", {"dp"}, "gradients", {.bytes = 4e6, .seconds = 1e-3, .times = 12, .isBeside = true},
 //              {{"h.0.up.weight", 12, 4e6}});
-//     sums.list(4)      // means of 4 ranks, what takes longest first
+//     sums.list(4, DisplayNames(problem))      // means of 4 ranks, what takes longest first
 #pragma once
 #include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/display_names.h"
 #include <map>
 #include <tuple>
 
@@ -22,7 +23,7 @@ public:
   // `tensors`: what they move; of those with one name bytes add up.
   void add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
            const std::vector<MovedTensor> &tensors);
-  std::vector<CollectiveTotal> list(double ranks) const;
+  std::vector<CollectiveTotal> list(double ranks, const DisplayNames &names) const;
   // Those of each tensor, by its name; seconds in proportion to bytes.
   std::vector<TensorCollective> byTensor(double ranks) const;
 
@@ -30,6 +31,7 @@ private:
   struct Sum {
     double bytes = 0, seconds = 0, times = 0, besideBytes = 0, forwardBytes = 0, backwardBytes = 0;
     std::map<std::string, MovedTensor> tensors; // by name
+    std::vector<MovedTensor> shown(const DisplayNames &names, double ranks) const;
   };
   std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums;
 };

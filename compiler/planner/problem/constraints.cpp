@@ -233,9 +233,11 @@ Status layTensor(const std::string &like, const Cluster &cluster, Constraints &c
     while (tp > 1 && ways % tp != 0) --tp;
     constraints.tp = std::max<int64_t>(1, tp);
   }
-  if (like == "megatron" && constraints.sequenceSplit == SequenceSplit::On)
-    return usage("--like megatron with --sequence-parallel is --like megatron-sp");
-  constraints.sequenceSplit = like == "megatron" ? SequenceSplit::Off : SequenceSplit::On;
+  constraints.schedules = {"1f1b", "interleaved"};
+  if (like == "megatron-2021" && constraints.sequenceSplit == SequenceSplit::On)
+    return usage("--like megatron-2021 with --sequence-parallel is --like megatron-sp");
+  constraints.mustSplitSequence |= like == "megatron-sp";
+  constraints.sequenceSplit = like == "megatron-2021" ? SequenceSplit::Off : SequenceSplit::On;
   return Status::ok();
 }
 
@@ -264,9 +266,10 @@ Status laySequence(const std::string &like, const Cluster &cluster, Constraints 
 struct Preset {
   const char *name;
   Status (*lay)(const std::string &like, const Cluster &cluster, Constraints &constraints); // on the devices
-  std::optional<int> zero = {}; // none: any that is asked for, or 0
+  std::optional<int> zero = {}; // none: any that is asked for, or `usualZero`
   TensorSplit tensorSplit = TensorSplit::None;
   std::optional<Offload> offload = {};
+  int usualZero = 0;
 };
 
 // Parameters of a grid lie in parts on one axis and are gathered where they are used, as under ZeRO-3.
@@ -277,9 +280,10 @@ constexpr Preset presets[] = {
     {"zero3", layCopies, 3},
     {"fsdp", layCopies, 3},
     {"hsdp", layShards, 3},
-    {"megatron", layTensor, {}, TensorSplit::Megatron},
-    {"megatron-sp", layTensor, {}, TensorSplit::Megatron},
-    {"gpipe", layStages}, // Huang et al. 2019
+    {"megatron", layTensor, {}, TensorSplit::Megatron, {}, 1}, // Megatron-Core, with its distributed optimizer
+    {"megatron-2021", layTensor, {}, TensorSplit::Megatron},   // Narayanan et al. 2021
+    {"megatron-sp", layTensor, {}, TensorSplit::Megatron},     // Korthikanti et al. 2022
+    {"gpipe", layStages},                                      // Huang et al. 2019
     {"ulysses", laySequence, {}, TensorSplit::Searched},
     {"ring", laySequence, {}, TensorSplit::Searched},
     {"2d", layGrid, 3},
@@ -297,7 +301,7 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
   if (preset->offload) CLEAVE_RETURN_IF_ERROR(fix(constraints.offload, *preset->offload, like, "--offload"));
   CLEAVE_RETURN_IF_ERROR(preset->lay(like, cluster, constraints));
   constraints.tensorSplit = preset->tensorSplit;
-  return fix(constraints.zero, preset->zero.value_or(constraints.zero.value_or(0)), like, "--zero");
+  return fix(constraints.zero, preset->zero.value_or(constraints.zero.value_or(preset->usualZero)), like, "--zero");
 }
 
 } // namespace
@@ -348,7 +352,8 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
     return usage(fmt::format("--recompute {} --offload {}: what the last microbatch keeps is not offloaded yet; leave "
                              "':except-last' out or offload the optimizer only",
                              flags.recompute, flags.offload));
-  if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
+  constraints.acceptsRepeatedWork = flags.allowRepeatedWork;
+  if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On, constraints.mustSplitSequence = true;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));
   return constraints;

@@ -4,7 +4,7 @@
 //   --pin "*.attn.weight=64:-,192:tp"     by the file's dimensions, where the plan has 64 x 3 x 4 x 16 of them
 //   --mesh-order dp,pp     pipelines side by side: dp outside pp, the other axes where it is best
 //   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
-//                       along the vocabulary (megatron.h)
+//                       along the vocabulary, norms along the sequence (megatron.h), optimizer state over dp
 //   --like 2.5d         tp=8 becomes tp_depth=2, tp_row=2, tp_col=2 (laid_axes.h)
 #pragma once
 #include "compiler/cluster/cluster.h"
@@ -21,7 +21,7 @@ namespace cleave::planner {
 struct SplitFlags {
   std::string mesh = {}, meshOrder = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {},
               offload = {};
-  bool sequenceParallel = false;
+  bool sequenceParallel = false, allowRepeatedWork = false;
   std::vector<std::string> pins = {};
   std::vector<std::string> splitAt = {}; // "GLOB", "GLOB:before", "GLOB:after"
   std::string balance = {};              // "3,3,2"
@@ -55,6 +55,7 @@ struct Constraints {
   std::vector<Axis> order;             // of those named, from the outermost; the search puts others anywhere
   int64_t leastRanks = 1;              // of the pipeline, where pp is open
   std::optional<std::string> schedule; // of the pipeline
+  std::vector<std::string> schedules;  // where it is open: only these kinds; empty: any
   std::vector<StageCut> cuts;
   std::vector<int64_t> balance; // units of each stage (stage_units.h)
   std::optional<int> zero;
@@ -68,12 +69,15 @@ struct Constraints {
   TensorGrid grid = TensorGrid::None; // then tp is depth * side * side
   int64_t gridSide = 1, gridDepth = 1;
   SequenceSplit sequenceSplit = SequenceSplit::Searched;
+  bool mustSplitSequence = false; // On: a model without a sequence is an error
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Pin> pins;
   std::string like;
   // An expensive operation that can be split over tp is: devices asked for do not repeat each other's work to save a
   // collective. True: that is left to the costs.
   bool allowRedundantWork = false;
+  // Also a plan in which a mesh axis splits no expensive operation, so that its devices compute the same.
+  bool acceptsRepeatedWork = false;
 
   // Stages that --split-at or --balance ask for; 0: neither is given.
   int64_t stages() const { return cuts.empty() ? int64_t(balance.size()) : int64_t(cuts.size()) + 1; }

@@ -70,6 +70,7 @@ struct Alternative {
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   double stepSeconds = 0, memoryBytes = 0;
+  double computeSeconds = 0, exposedCommunicationSeconds = 0, bubbleSeconds = 0; // of the step
   bool fits = false;
   std::string whyNot; // empty for the chosen one
   Offload offload = Offload::None;

@@ -61,7 +61,8 @@ struct Tensor {
 
 struct Node {
   std::string name;
-  std::string op; // its name, for people
+  std::string op;     // its name, for people
+  std::string module; // that it is of, "h.0.attn.c_attn", for people; "": nobody tells
   dist::OperationKind kind;
   dist::FactorRule rule;
   std::vector<int> operands, results; // indices into Problem::tensors

@@ -10,7 +10,7 @@
 //     "optimizer BYTES master BYTES means BYTES": Tensor::masterBytes, meansBytes
 //   tensor 2 activation "y" 4 [32,128] saved
 //   node "matmul" "Contract" form product flops 524288 backward 1048576
-//     and "work KIND" of each element: OperationKind
+//     and "work KIND" of each element: OperationKind; "module NAME": Node::module
 //     factors 32 64:sum 128
 //     linear one 11
 //     reads 0 0 1
@@ -92,6 +92,8 @@ Node readNode(TextReader &reader) {
       node.flops = reader.number();
     else if (word == "backward")
       node.backwardFlops = reader.number();
+    else if (word == "module")
+      node.module = reader.quoted();
     else if (word == "cheap")
       node.cheap = true;
     else if (word == "stops-gradient")
@@ -172,6 +174,7 @@ std::string Problem::text() const {
   }
   for (const Node &node : nodes) {
     out += fmt::format("node {} {}", quote(node.name), quote(node.op));
+    if (!node.module.empty()) out += fmt::format(" module {}", quote(node.module));
     if (node.kind.form != dist::Form::Elementwise)
       out += fmt::format(" form {}", dist::formNames[size_t(node.kind.form)]);
     if (node.kind.work != dist::ElementWork::Arithmetic)

@@ -129,10 +129,12 @@ std::string memoryChart(const Report &report, const std::vector<planner::MemoryP
   for (const Kind &kind : memoryKinds)
     legend += fmt::format("<li><i style=\"background:var(--{0})\"></i>{0}</li>", kind.name);
   return fmt::format(
-      "<figure><figcaption>Estimated memory in use over the step{}</figcaption><ul class=\"legend\">{}</ul>"
+      "<figure><figcaption>Memory in use over the step, as the search estimates it{}{}</figcaption><ul "
+      "class=\"legend\">{}</ul>"
       "{}</figure>\n",
       report.deviceMemoryBytes > frame.mostY ? fmt::format("; a device has {}", formatBytes(report.deviceMemoryBytes))
                                              : "",
+      report.memoryIsPlanned ? "; its peak is not that of the compiled plan above, which shares memory better" : "",
       legend, svg.take());
 }
 

@@ -47,7 +47,8 @@ std::string table(const std::string &caption, const std::vector<Row> &rows,
   for (size_t r = 1; r < rows.size(); ++r) {
     out += fmt::format("<tr{}>", attributes ? attributes(r - 1) : "");
     for (size_t i = 0; i < rows[r].size(); ++i)
-      out += fmt::format("<td{}>{}</td>", i < classes.size() ? classes[i] : "", escape(rows[r][i]));
+      out += fmt::format("<td{} data-head=\"{}\">{}</td>", i < classes.size() ? classes[i] : "",
+                         i < rows[0].size() ? escape(rows[0][i]) : "", escape(rows[r][i]));
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";

@@ -1,5 +1,6 @@
 // One page that people send each other: verdict, bars, pictures, and the tables of the text form; of one report, or of
 // two side by side.
+#include "compiler/names/folded_names.h"
 #include "compiler/report/diff.h"
 #include "compiler/report/measured.h"
 #include "compiler/report/page/charts.h"
@@ -7,6 +8,7 @@
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/split_map.h"
 #include "compiler/report/tables.h"
+#include "compiler/report/verdict.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,41 +51,12 @@ std::vector<Row> parameterRows(const Report &report) {
     }
     names[place->second].push_back(one.name);
   }
-  for (size_t i = 0; i < names.size(); ++i) rows[i + 1][0] = foldedNames(names[i]);
+  for (size_t i = 0; i < names.size(); ++i) rows[i + 1][0] = names::foldedNames(names[i]);
   return rows;
-}
-
-// "dp=4, tp=8: 1.20 s a step, most of it compute (72 %); 3 % bubble; within 2.0 % of the optimum; 60 of 80 GiB."
-std::string verdict(const Report &report) {
-  const planner::Predicted &predicted = report.predicted;
-  const std::pair<const char *, double> parts[] = {{"compute", predicted.computeSeconds},
-                                                   {"communication", predicted.exposedCommunicationSeconds},
-                                                   {"waiting in the pipeline", predicted.bubbleSeconds}};
-  const auto *most = std::ranges::max_element(parts, {}, [](const auto &part) { return part.second; });
-  std::string axes;
-  for (const dist::MeshAxis &axis : report.mesh.axes)
-    if (axis.size > 1) axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", axis.name, axis.size);
-  return fmt::format("{}{}: {} a step, most of it {} ({}){}; within {:.1f} % of the optimum; {} of {} a device.",
-                     axes.empty() ? "one device" : axes, report.zero > 0 ? ", ZeRO " + zeroText(report) : "",
-                     formatSeconds(predicted.stepSeconds), most->first, percent(most->second, predicted.stepSeconds),
-                     predicted.bubbleSeconds > 0 && most != &parts[2]
-                         ? fmt::format("; {} bubble", percent(predicted.bubbleSeconds, predicted.stepSeconds))
-                         : "",
-                     100 * report.gap, formatBytes(predicted.memory.total()), formatBytes(report.deviceMemoryBytes));
 }
 
 std::string counted(int64_t count, const char *what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-// The flags that ask for this split.
-std::string flags(const Report &report) {
-  std::string out =
-      fmt::format("--mesh {} --zero {} --microbatches {}", report.mesh.str(), report.zero, report.microbatches);
-  if (report.schedule != "none") out += " --schedule " + report.schedule;
-  if (report.recompute != "none") out += " --recompute " + report.recompute;
-  if (report.offload != "none") out += " --offload " + report.offload;
-  return out;
 }
 
 std::string timeSection(const Report &report) {
@@ -95,8 +68,7 @@ std::string timeSection(const Report &report) {
                formatSeconds(predicted.exposedCommunicationSeconds)},
               {"bubble", "bubble", predicted.bubbleSeconds, formatSeconds(predicted.bubbleSeconds)},
               {"other", "other", other > 1e-9 ? other : 0, formatSeconds(other)}}) +
-         fmt::format("<p>{:.3g} TFLOP/s a device, {:.1f} % of its peak; {} of communication is hidden</p>\n",
-                     predicted.tflopsPerDevice, 100 * predicted.mfu,
+         fmt::format("<p>{}; {}; {} of communication is hidden</p>\n", rateText(report), speedText(report),
                      formatSeconds(predicted.hiddenCommunicationSeconds));
 }
 
@@ -153,6 +125,35 @@ std::string memorySection(const Report &report, const std::string &of) {
   return out + memoryOfRanks(report, of);
 }
 
+std::string sentence(std::string text) {
+  if (!text.empty()) text[0] = char(std::toupper(uint8_t(text[0])));
+  return text;
+}
+
+// The best of each family that lost.
+std::string whySection(const Report &report) {
+  std::string rows;
+  for (const LostFamily &one : whyThisSplit(report))
+    rows += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(sentence(one.family)), escape(one.why));
+  return rows.empty() ? "" : fmt::format("<dl class=\"why\">\n{}</dl>\n", rows);
+}
+
+std::string alternativesSection(const Report &report) {
+  std::vector<size_t> priced; // among all alternatives
+  for (size_t i = 0; i < report.alternatives.size(); ++i)
+    if (!report.alternatives[i].mesh.axes.empty()) priced.push_back(i);
+  std::string out =
+      fmt::format("<p>{} choices priced in {:.2f} s; optimality gap {:.2f} % of {}</p>\n", report.candidates,
+                  report.searchSeconds, 100 * report.gap, escape(comparedPlans(report))) +
+      alternativesChart(report) +
+      table("Presets and the best splits of other meshes", alternativeRows(report), [&](size_t row) {
+        return fmt::format(" id=\"alternative-{}\"{}", priced[row],
+                           report.alternatives[priced[row]].fits ? "" : " class=\"no\"");
+      });
+  for (const std::string &one : unbuildable(report)) out += fmt::format("<p class=\"soft\">{}</p>\n", escape(one));
+  return out;
+}
+
 std::string folded(const std::string &title, const std::string &text) {
   return fmt::format("<details class=\"folded\"><summary>{}</summary><pre>{}</pre></details>\n", escape(title),
                      escape(text));
@@ -172,7 +173,7 @@ std::string clusterFigures(const planner::Cluster &cluster) {
                                 device.kind.empty() ? "a device" : device.kind, formatBytes(device.memoryBytes),
                                 formatBytes(device.memoryBandwidth));
   for (const auto &[precision, flops] : device.flops)
-    out += fmt::format(", {:.3g} TFLOP/s in {}", flops / 1e12, precision);
+    out += fmt::format(", {} TFLOP/s in {}", formatNumber(flops / 1e12), precision);
   if (cluster.devicesPerNode > 1) out += linkText("between devices of a node", cluster.node);
   if (cluster.nodes > 1) out += linkText("between nodes", cluster.network);
   for (const planner::NetworkLevel &level : cluster.levels)
@@ -196,24 +197,25 @@ std::string originOf(const Report &report) {
 // The lines below the title: the verdict, the split, the flags that ask for it, and what it was made from.
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
-      R"(<p class="verdict">{verdict}</p>
+      R"(<p class="verdict">{verdict} {gap}.</p>
 <p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
 <p class="soft">Flags of this split: <code class="copy">{flags}</code></p>
 )",
-      fmt::arg("verdict", escape(verdict(report))), fmt::arg("devices", report.devices),
-      fmt::arg("mesh", escape(report.mesh.str())), fmt::arg("zero", zeroText(report)),
-      fmt::arg("microbatches", report.microbatches), fmt::arg("recompute", escape(recomputeText(report))),
-      fmt::arg("schedule", escape(report.schedule)),
+      fmt::arg("verdict", escape(verdict(report))), fmt::arg("gap", sentence(gapText(report))),
+      fmt::arg("devices", report.devices), fmt::arg("mesh", escape(report.mesh.str())),
+      fmt::arg("zero", zeroText(report)), fmt::arg("microbatches", report.microbatches),
+      fmt::arg("recompute", escape(recomputeText(report))), fmt::arg("schedule", escape(report.schedule)),
       fmt::arg("like", report.like.empty() ? "" : ", like " + escape(report.like)),
       fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
       fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
-      fmt::arg("flags", escape(flags(report))));
+      fmt::arg("flags", escape(flagsOf(report))));
   if (!report.command.empty())
     out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
                        escape(report.command), escape(report.version));
   out += originOf(report);
   if (report.proof) out += fmt::format("<p><b>Proof:</b> {}</p>\n", escape(proofText(*report.proof)));
-  for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
+  for (const std::string &note : report.notes)
+    out += fmt::format("<details class=\"folded\"><summary>Note: {0}</summary></details>\n", escape(note));
   return out;
 }
 
@@ -257,7 +259,9 @@ std::string renderHtml(const Report &report, const Measured *measured) {
   const planner::MemoryBreakdown &memory = report.predicted.memory;
   Document page(fmt::format("{} on {}", report.model, report.cluster));
   page.header(headerOf(report));
+  if (const std::string why = whySection(report); !why.empty()) page.section("why", "Why this split", why);
   page.section("time", "Step time: " + formatSeconds(report.predicted.stepSeconds), timeSection(report));
+  page.section("alternatives", "Alternatives", alternativesSection(report));
   if (measured) page.section("measured", "Measured beside predicted", measuredSection(*measured));
   page.section("memory",
                fmt::format("Memory: {} of {} a device ({})", formatBytes(memory.total()),
@@ -271,8 +275,9 @@ std::string renderHtml(const Report &report, const Measured *measured) {
   page.section("parts", "Where the time goes",
                table("By layer", timeRows(report, true)) +
                    table("By kind of operation; Contract: matrix products", timeRows(report, false)));
-  page.section("sensitivity", "What better machines would bring",
-               table("This split, priced again; with more memory another may be better", sensitivityRows(report)));
+  if (const std::vector<Row> rows = sensitivityRows(report); !rows.empty())
+    page.section("sensitivity", "What better machines would bring",
+                 table("This split, priced again; with more memory another may be better", rows));
   if (const std::string map = mapOfSplit(report); !map.empty()) page.section("map", "Map of the split", map);
   page.section(
       "collectives", "Collectives",
@@ -280,17 +285,9 @@ std::string renderHtml(const Report &report, const Measured *measured) {
                         report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : ""),
             collectiveAndTensorRows(report)) +
           (report.commands.empty() ? "" : table("Commands of a step on one device (as planned)", commandRows(report))));
-  page.section("alternatives", "Alternatives",
-               fmt::format("<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of {}</p>\n", report.candidates,
-                           report.searchSeconds, 100 * report.gap, escape(comparedPlans(report))) +
-                   alternativesChart(report) +
-                   table("Presets and the best splits of other meshes", alternativeRows(report), [&](size_t row) {
-                     return fmt::format(" id=\"alternative-{}\"{}", row,
-                                        report.alternatives[row].fits ? "" : " class=\"no\"");
-                   }));
   page.section(
       "parameters", "Parameters",
-      table("For each dimension the mesh axes that split it, {} for none; {0..11} are repetitions that lie alike",
+      table("For each dimension the mesh axes that split it, {} for none; 0..11 are repetitions that lie alike",
             parameterRows(report)));
   return page.take();
 }

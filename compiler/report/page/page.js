@@ -6,7 +6,7 @@ const factors = { M: 1e6, G: 1e9, T: 1e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB
 
 // "1.50 GiB" as a number; null for text.
 function numberOf(text) {
-  const match = /^([-+]?[\d.]+(?:e[-+]?\d+)?) ?([A-Za-z%]*)$/.exec(text.trim());
+  const match = /^([-+]?[\d.]+(?:e[-+]?\d+)?) ?([A-Za-z%]*)$/.exec(text.trim().replaceAll(",", ""));
   return match ? Number(match[1]) * (factors[match[2]] ?? 1) : null;
 }
 
@@ -71,18 +71,15 @@ for (const table of document.querySelectorAll("table")) {
   addEventListener("hashchange", reveal);
 }
 
-// All names of "layers.{0..11}/up", "MatMul_{7,9,40}", "n_{40..115..15}".
+// All names of "layers.0..11.up", "MatMul_{7,9,40}", "n_40..115..15".
 function unfolded(text) {
-  const braces = /^(.*?)\{(.*)\}(.*)$/.exec(text);
-  if (!braces) return [text];
-  const [, head, inner, tail] = braces;
-  const range = /^(\d+)\.\.(\d+)(?:\.\.(\d+))?$/.exec(inner);
-  let middles = inner.split(",");
-  if (range) {
-    middles = [];
-    for (let i = Number(range[1]); i <= Number(range[2]); i += Number(range[3] ?? 1)) middles.push(i);
-  }
-  return middles.map((middle) => head + middle + tail);
+  const range = /^(.*?)(\d+)\.\.(\d+)(?:\.\.(\d+))?(.*)$/.exec(text);
+  const braces = range ? null : /^(.*?)\{(.*)\}(.*)$/.exec(text);
+  if (braces) return braces[2].split(",").map((middle) => braces[1] + middle + braces[3]);
+  if (!range) return [text];
+  const names = [];
+  for (let i = Number(range[2]); i <= Number(range[3]); i += Number(range[4] ?? 1)) names.push(range[1] + i + range[5]);
+  return names;
 }
 
 const map = document.getElementById("operations");

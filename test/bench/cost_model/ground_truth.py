@@ -84,7 +84,7 @@ def split_request(model, batch, micro, tp, dp, pp, vpp=1, recompute="full", sequ
     request = {"model": model, "batch": batch, "mesh": f"pp={pp},dp={dp},tp={tp}",
                "microbatches": str(batch // (dp * micro)), "recompute": recompute, "zero": zero,
                "schedule": "none" if pp == 1 else "1f1b" if vpp == 1 else f"interleaved:{vpp}",
-               "like": "megatron-sp" if sequence else "megatron"}
+               "like": "megatron-sp" if sequence else "megatron-2021"}
     stages = pp * vpp
     if pp > 1 and model.layers % stages == 0:
         request["balance"] = ",".join([str(model.layers // stages)] * stages)

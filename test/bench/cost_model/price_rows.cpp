@@ -2,7 +2,7 @@
 //
 //   {"problem": "gpt.problem", "precision": "fp16", "cluster": "a100-80g:8", "batch": 64, "mesh": "dp=2,tp=4",
 //   "microbatches": "8",
-//    "schedule": "none", "balance": "", "recompute": "full", "like": "megatron", "zero": "0", "sequence_parallel":
+//    "schedule": "none", "balance": "", "recompute": "full", "like": "megatron-2021", "zero": "0", "sequence_parallel":
 //    false}
 //     -> {"seconds": 0.41, "compute": ..., "exposed": ..., "bubble": ..., "memory": {"parameters": ...}, "stages":
 //     [...]}

@@ -34,7 +34,7 @@ BATCH = 32
 SPLITS = [("one device", 1, []), ("ddp, 2", 2, ["--like", "ddp", "--microbatches", "1"]),
           ("ddp, 2, 4 microbatches", 2, ["--like", "ddp", "--microbatches", "4"]),
           ("zero3, 2", 2, ["--like", "zero3", "--microbatches", "1"]),
-          ("megatron, 2", 2, ["--mesh", "tp=2", "--like", "megatron", "--microbatches", "1"]),
+          ("megatron, 2", 2, ["--mesh", "tp=2", "--like", "megatron-2021", "--microbatches", "1"]),
           ("zero2, 2, 2 microbatches", 2, ["--like", "zero2", "--microbatches", "2"]),
           ("pp=2, zb-h1", 2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4"]),
           ("pp=2, 4 microbatches", 2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4"]),

@@ -11,7 +11,7 @@ DEVICES = (1, 2, 2, 3, 4, 4, 4, 4, 6, 8, 8, 8)
 ONE_STAGE = ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "pipedream-2bw")
 SCHEDULES = (*ONE_STAGE, "interleaved:2", "interleaved:3", "looped-bfs", "zb-v", "dualpipev")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad", "lamb", "lion", "adafactor", "muon")
-PRESETS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "megatron", "megatron-sp", "ulysses", "ring", "2d", "2.5d",
+PRESETS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "megatron", "megatron-2021", "megatron-sp", "ulysses", "ring", "2d", "2.5d",
            "3d", "zero2-offload", "zero3-offload")
 RECOMPUTE = ("none", "selective", "full", "full:except-last", "selective:except-last")
 

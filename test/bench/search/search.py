@@ -104,7 +104,7 @@ def published(build, scratch):
     for billions, layers, hidden, heads, tp, pp, chunks, dp, microbatch, batch in SC21:
         path, cluster = model(scratch, layers, hidden, heads), f"a100-80g:8x{tp * pp * dp // 8},software=megatron-2021"
         schedule = [] if pp == 1 else ["--schedule", "1f1b" if chunks == 1 else f"interleaved:{chunks}"]
-        theirs = ["--like", "megatron", "--mesh", f"pp={pp},dp={dp},tp={tp}", "--zero", "0", "--recompute", "full",
+        theirs = ["--like", "megatron-2021", "--mesh", f"pp={pp},dp={dp},tp={tp}", "--zero", "0", "--recompute", "full",
                   "--microbatches", str(batch // dp // microbatch), *schedule]
         reports = []
         for title, flags in (("published", theirs), ("chosen", ["--recompute", "full"])):

@@ -68,7 +68,7 @@ def megatron(t):
     again = 2 * ring_pass(t)  # an all-reduce, of every element
     layer = L * 2 * B * S * H * again * F32
     # V classes do not divide: embedding and head are whole on every device.
-    return Row(f"Megatron tensor parallelism, t={t}", t, ["--like", "megatron"], {
+    return Row(f"Megatron tensor parallelism, t={t}", t, ["--like", "megatron-2021"], {
         ("forward", "all_reduce"): [("activations", "4bsh(t-1)/t a layer", layer)],
         ("backward", "all_reduce"): [("activations' gradients", "4bsh(t-1)/t a layer", layer)],
     })

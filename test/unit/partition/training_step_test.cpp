@@ -127,7 +127,7 @@ std::vector<Case> cases() {
       auto add = [&](std::string name, std::string cluster, planner::SplitFlags flags) {
         all.push_back({model + ("_" + name) + "_m" + std::to_string(microbatches), text, cluster, flags, microbatches});
       };
-      for (const char *preset : {"ddp", "zero1", "zero2", "zero3", "hsdp", "megatron"}) {
+      for (const char *preset : {"ddp", "zero1", "zero2", "zero3", "hsdp", "megatron", "megatron-2021"}) {
         std::string name = preset;
         planner::SplitFlags flags;
         flags.like = preset;
@@ -143,7 +143,7 @@ std::vector<Case> cases() {
       planner::SplitFlags megatron;
       megatron.mesh = "dp=2,tp=2";
       megatron.zero = "3";
-      megatron.like = "megatron";
+      megatron.like = "megatron-2021";
       add("dp2tp2_megatron_zero3", "cpu:4", megatron);
       planner::SplitFlags sequence;
       sequence.like = "megatron-sp";

@@ -189,7 +189,7 @@ TEST(TimeParts, OnlyWhatHasWeightsIsNamedAsRepetitions) {
       solve(b.problem, cluster, *parseConstraints({.like = "ddp"}, cluster), {.alternatives = false});
   ASSERT_TRUE(decision) << decision.status().message();
   for (const TimePart &part : breakdown(*decidedModel(b.problem, cluster, *decision)).time)
-    EXPECT_TRUE(part.part.starts_with("around ")) << part.part;
+    EXPECT_TRUE(part.part.starts_with("near ")) << part.part;
 }
 
 } // namespace

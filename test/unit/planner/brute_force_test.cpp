@@ -1,7 +1,7 @@
 // The solvers against plain enumeration of every assignment, on random problems.
-#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/assignment.h"
 #include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/problem_builder.h"

@@ -81,7 +81,7 @@ TEST(Cells, TheBestAloneIsTheBestOfAll) {
 // Settings of one cell have other batch axes, stages, microbatches and ZeRO stages.
 TEST(Cells, WhatIsPricedOnceIsWhatEachSettingCosts) {
   size_t asked = 0, priced = 0;
-  for (const char *like : {"", "megatron", "megatron-sp"})
+  for (const char *like : {"", "megatron-2021", "megatron-sp"})
     for (const char *on : {"a100-80g:4x4", "cpu:8"}) {
       const Problem problem = testing::gpt({32, 64, 128, 8, 4, 512});
       Result<Cluster> cluster = parseCluster(on);
@@ -117,7 +117,7 @@ TEST(Cells, EveryOperationHasAWayThatGoesWithItsNeighbours) {
   const Problem problem = testing::gpt({8, 32, 60, 6, 2, 90}); // not everything divides
   int built = 0;
   for (int round = 0; round < 200; ++round) {
-    const char *likes[] = {"", "megatron", "megatron-sp", "ddp", "zero3"};
+    const char *likes[] = {"", "megatron-2021", "megatron-sp", "ddp", "zero3"};
     Result<Cluster> cluster = parseCluster(round % 2 ? "cpu:6" : "a100-80g:1x8");
     ASSERT_TRUE(cluster);
     Result<Constraints> constraints = parseConstraints({.like = likes[random() % 5]}, *cluster);

@@ -55,7 +55,7 @@ TEST(Search, Zero3SplitsEveryParameterOverTheLargestDimension) {
 }
 
 TEST(Search, MegatronSplitsColumnThenRow) {
-  Decision decision = mustSolve(gpt({8, 64, 128, 8, 3, 512}), "cpu:4", {.like = "megatron"});
+  Decision decision = mustSolve(gpt({8, 64, 128, 8, 3, 512}), "cpu:4", {.like = "megatron-2021"});
   EXPECT_EQ(decision.mesh.str(), "dp=1,tp=4");
   for (const char *block : {"layers.0", "layers.2"}) {
     std::string at = block;
@@ -81,7 +81,7 @@ TEST(Search, MegatronSplitsTheVocabularyOfTableAndHead) {
         for (Node &node : problem.nodes)
           if (node.name == "head") node.operands[1] = int(problem.tensors.size()) - 1;
       }
-      for (const char *preset : {"megatron", "megatron-sp"}) {
+      for (const char *preset : {"megatron-2021", "megatron-sp"}) {
         Decision decision = mustSolve(problem, "cpu:4", {.like = preset});
         bool divides = vocabulary % 4 == 0;
         const dist::Axes tp = {"tp"}, none;
@@ -171,15 +171,25 @@ TEST(Search, TheMeshTimesTheDevicesOfAClusterAreAllUsed) {
   }
 }
 
-TEST(Search, ABatchThatDoesNotDivideIsLeftWholeAndSaid) {
-  Decision decision = mustSolve(mlp(6, 64, 128, 10), "cpu:4", {.like = "ddp"});
-  EXPECT_TRUE(decision.batchAxes.empty());
-  ASSERT_EQ(decision.notes.size(), 1u);
-  EXPECT_THAT(decision.notes[0], ::testing::HasSubstr("batch of 6"));
+// What solve() says where there is no plan.
+std::string refusal(const Problem &problem, const std::string &cluster, const SplitFlags &flags) {
+  const Cluster machines = *parseCluster(cluster);
+  Result<Decision> decision = solve(problem, machines, *parseConstraints(flags, machines), {});
+  return decision ? "" : decision.status().message();
+}
+
+TEST(Search, ABatchThatDoesNotDivideIsRefusedUnlessWorkMayBeRepeated) {
+  const Problem problem = mlp(6, 64, 128, 10);
+  EXPECT_THAT(refusal(problem, "cpu:4", {.like = "ddp"}), ::testing::HasSubstr("batch of 6 does not divide"));
+  EXPECT_TRUE(mustSolve(problem, "cpu:4", {.like = "ddp", .allowRepeatedWork = true}).batchAxes.empty());
   // Left to itself the search takes a mesh that divides it.
-  decision = mustSolve(mlp(6, 64, 128, 10), "cpu:4");
+  Decision decision = mustSolve(problem, "cpu:4");
   EXPECT_TRUE(decision.notes.empty());
   EXPECT_GT(decision.mesh.axisSize("tp"), 1);
+  const auto ddp = std::ranges::find(decision.alternatives, "ddp", &Alternative::name);
+  ASSERT_NE(ddp, decision.alternatives.end());
+  EXPECT_TRUE(ddp->mesh.axes.empty());
+  EXPECT_THAT(ddp->whyNot, ::testing::HasSubstr("batch of 6 does not divide"));
 }
 
 TEST(Search, MicrobatchesScaleWhatTheProblemWasBuiltWith) {
@@ -193,7 +203,7 @@ TEST(Search, MicrobatchesScaleWhatTheProblemWasBuiltWith) {
 
 TEST(Search, SequenceParallelKeepsTheResidualStreamSplit) {
   Problem problem = gpt({8, 64, 128, 8, 2, 512});
-  Decision plain = mustSolve(problem, "a100-80g:4", {.like = "megatron"}),
+  Decision plain = mustSolve(problem, "a100-80g:4", {.like = "megatron-2021"}),
            split = mustSolve(problem, "a100-80g:4", {.like = "megatron-sp"});
   auto factorOf = [](const Decision &decision, const char *node) {
     const NodeDecision *found = testing::findNode(decision, node);
@@ -207,13 +217,25 @@ TEST(Search, SequenceParallelKeepsTheResidualStreamSplit) {
   EXPECT_LT(split.predicted.memory.activations, plain.predicted.memory.activations);
 }
 
-// Where 13 divides nothing all devices do the same, and the report says so.
-TEST(Search, RepeatedWorkIsTold) {
-  auto notesOf = [](const std::string &cluster, const std::string &mesh) {
-    return mustSolve(gpt({8, 64, 128, 8, 2, 512}), cluster, {.mesh = mesh}).notes;
-  };
-  EXPECT_THAT(notesOf("cpu:13", "tp=13"), ::testing::Contains(::testing::HasSubstr("tp=13 splits no product")));
-  EXPECT_THAT(notesOf("cpu:4", "tp=4"), ::testing::Not(::testing::Contains(::testing::HasSubstr("repeat"))));
+// Where 13 divides nothing all devices would do the same.
+TEST(Search, RepeatedWorkIsRefusedUnlessItMayBe) {
+  const Problem problem = gpt({8, 64, 128, 8, 2, 512});
+  const auto repeats = ::testing::HasSubstr("tp=13 splits no product");
+  EXPECT_THAT(refusal(problem, "cpu:13", {.mesh = "tp=13"}), repeats);
+  EXPECT_THAT(mustSolve(problem, "cpu:13", {.mesh = "tp=13", .allowRepeatedWork = true}).notes,
+              ::testing::Contains(repeats));
+  EXPECT_THAT(mustSolve(problem, "cpu:4", {.mesh = "tp=4"}).notes,
+              ::testing::Not(::testing::Contains(::testing::HasSubstr("repeat"))));
+}
+
+// Norms along the sequence where there is one, state over dp, and no schedule that Megatron does not have.
+TEST(Search, MegatronIsWhatItsUsersRun) {
+  const Problem problem = gpt({16, 64, 128, 8, 4, 512});
+  const Decision decision = mustSolve(problem, "a100-80g:8", {.mesh = "pp=2,dp=2,tp=2", .like = "megatron"});
+  EXPECT_EQ(decision.zero, 1);
+  EXPECT_TRUE(decision.schedule == "1f1b" || decision.schedule.starts_with("interleaved")) << decision.schedule;
+  EXPECT_EQ(testing::findNode(decision, "layers.1/ln1/sub")->split[1], dist::Axes{"tp"}); // bsh: the sequence
+  mustSolve(mlp(16, 64, 128, 8), "cpu:4", {.like = "megatron"});                          // has no sequence
 }
 
 TEST(Search, PinsAreKept) {
@@ -368,7 +390,7 @@ TEST(Search, SlowNetworksPutWeightsOfPipelinesInParts) {
       flags.zero = zero;
       flags.like.clear();
       const double searched = mustSolve(problem, *cluster, flags, {.alternatives = false}).predicted.stepSeconds;
-      flags.like = "megatron";
+      flags.like = "megatron-2021";
       const double megatron = mustSolve(problem, *cluster, flags, {.alternatives = false}).predicted.stepSeconds;
       EXPECT_LE(searched, megatron * 1.01) << order << " " << zero;
     }
@@ -464,7 +486,7 @@ TEST(Search, WhatAPresetLeavesNoSplitForIsNamed) {
   Result<Cluster> cluster = parseCluster("a100-80g:2");
   // Without sequence parallelism nothing lies along the sequence.
   Result<Constraints> constraints =
-      parseConstraints({.mesh = "tp=2", .like = "megatron", .pins = {"layers.1/gelu:0=dp,tp,-"}}, *cluster);
+      parseConstraints({.mesh = "tp=2", .like = "megatron-2021", .pins = {"layers.1/gelu:0=dp,tp,-"}}, *cluster);
   ASSERT_TRUE(constraints);
   Result<Decision> decision = solve(problem, *cluster, *constraints, {});
   ASSERT_FALSE(decision);
@@ -488,7 +510,7 @@ TEST(Search, MegatronTakesWhatThePipelineLeaves) {
   Problem problem = gpt({8, 64, 128, 8, 4, 512});
   for (const auto &[clusterText, mesh, tp] :
        {std::tuple{"cpu:4", "pp=2", 2}, {"a100-80g:2x4", "", 2}, {"a100-80g:4x2", "pp=2", 4}, {"cpu:4", "dp=2", 2}}) {
-    Decision decision = mustSolve(problem, clusterText, {.mesh = mesh, .like = "megatron"});
+    Decision decision = mustSolve(problem, clusterText, {.mesh = mesh, .like = "megatron-2021"});
     EXPECT_EQ(decision.mesh.axisSize("tp"), tp) << clusterText << " " << mesh;
   }
 }

@@ -1,3 +1,4 @@
+#include "compiler/names/folded_names.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
@@ -174,10 +175,12 @@ TEST(Report, HtmlIsOnePageWithEscapedNames) {
 }
 
 TEST(SplitMap, FoldsNamesThatDifferInOnePlace) {
+  using names::foldedNames;
   EXPECT_EQ(foldedNames({"up"}), "up");
-  EXPECT_EQ(foldedNames({"layers.0.up", "layers.1.up", "layers.2.up"}), "layers.{0..2}.up");
-  EXPECT_EQ(foldedNames({"n_9", "n_10"}), "n_{9,10}");
-  EXPECT_EQ(foldedNames({"n_40", "n_55", "n_70"}), "n_{40..70..15}");
+  EXPECT_EQ(foldedNames({"up", "up"}), "up");
+  EXPECT_EQ(foldedNames({"layers.0.up", "layers.1.up", "layers.2.up"}), "layers.0..2.up");
+  EXPECT_EQ(foldedNames({"n_9", "n_10"}), "n_9..10");
+  EXPECT_EQ(foldedNames({"n_40", "n_55", "n_70"}), "n_40..70..15");
   EXPECT_EQ(foldedNames({"n_7", "n_9", "n_40"}), "n_{7,9,40}");
   EXPECT_EQ(foldedNames({"norm", "norm_2"}), "norm{,_2}");
 }

@@ -21,6 +21,9 @@ Alternative describe(const std::string &name, const Solution &solution, const Cl
   row.recompute = mostRecomputed(solution);
   row.stepSeconds = solution.seconds();
   row.memoryBytes = solution.bytes();
+  row.computeSeconds = solution.evaluation.predicted.computeSeconds;
+  row.exposedCommunicationSeconds = solution.evaluation.predicted.exposedCommunicationSeconds;
+  row.bubbleSeconds = solution.evaluation.predicted.bubbleSeconds;
   row.offload = setting.offload;
   row.fits = solution.evaluation.fits;
   if (!row.fits)
@@ -29,8 +32,7 @@ Alternative describe(const std::string &name, const Solution &solution, const Cl
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * (1 - tie))
     row.whyNot =
-        fmt::format("{:.1f} % faster, but {}", (1 - row.stepSeconds / bestSeconds) * 100,
-                    setting.batchDivides ? "not within what was asked for" : "its devices repeat each other's work");
+        fmt::format("{:.1f} % faster, but not within what was asked for", (1 - row.stepSeconds / bestSeconds) * 100);
   else if (row.stepSeconds > bestSeconds)
     row.whyNot = "a tie; the chosen one is not slower";
   return row;
@@ -94,7 +96,7 @@ std::string choosePreset(const SearchCase &asked, std::vector<PricedPreset> &pre
   double least = outcome.best->seconds() * (1 - tie);
   for (PricedPreset &preset : presets) {
     const std::optional<Solution> &best = preset.outcome.best;
-    if (!best || !best->model->setting.batchDivides || best->seconds() >= least) continue;
+    if (!best || best->seconds() >= least) continue;
     fastest = &preset;
     least = best->seconds();
   }
@@ -128,9 +130,6 @@ std::vector<Alternative> alternativesOf(const SearchCase &asked, const std::vect
     rows.push_back(describe(preset.name, *solution, asked.cluster, bestSeconds));
     if (!rows.back().fits && asked.cluster.hostMemoryBytes > 0 && rows.back().offload == Offload::None)
       rows.back().whyNot += " without --offload"; // which is opened where the preset is asked for
-    if (solution->model->setting.batchDivides) continue;
-    std::string &why = rows.back().whyNot;
-    why = fmt::format("the batch of {} does not divide{}{}", asked.problem.batch, why.empty() ? "" : "; ", why);
   }
   return rows;
 }

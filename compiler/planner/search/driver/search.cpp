@@ -36,10 +36,10 @@ void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequen
                     first, cp, count > 1 ? fmt::format(" and of {} more like it", count - 1) : ""));
 }
 
-// Where nothing of the model divides by the tensor parallel devices all of them do the same.
-void noteRepeatedWork(const Problem &problem, Decision &decision) {
+// Where nothing of the model divides by the tensor parallel devices all of them do the same. "": there is something.
+std::string repeatedWork(const Problem &problem, const Decision &decision) {
   const int64_t tp = decision.mesh.axisSize("tp");
-  if (tp == 1) return;
+  if (tp == 1) return "";
   bool splitsAny = false, splitsProducts = false, hasProducts = false;
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const bool isSplit = std::ranges::any_of(
@@ -49,9 +49,9 @@ void noteRepeatedWork(const Problem &problem, Decision &decision) {
     splitsProducts |= isSplit && isProduct;
     hasProducts |= isProduct;
   }
-  if (hasProducts ? splitsProducts : splitsAny) return;
-  decision.notes.push_back(fmt::format("tp={} splits no {} of the model: its devices repeat each other's work", tp,
-                                       hasProducts ? "product" : "operation"));
+  if (hasProducts ? splitsProducts : splitsAny) return "";
+  return fmt::format("tp={} splits no {} of the model: its devices repeat each other's work", tp,
+                     hasProducts ? "product" : "operation");
 }
 
 // With devices of twice the memory everything may be chosen again: the least step time known of it.
@@ -70,8 +70,7 @@ double secondsWithTwiceTheMemory(const SearchCase &asked, const Outcome &outcome
 Status checkAsked(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints) {
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints.pins));
   auto counts = [](int64_t dim) { return dim >= 0; };
-  if (constraints.sequenceSplit != SequenceSplit::On || std::ranges::any_of(facts.sequenceDims, counts))
-    return Status::ok();
+  if (!constraints.mustSplitSequence || std::ranges::any_of(facts.sequenceDims, counts)) return Status::ok();
   return {ErrorKind::Usage,
           fmt::format("{} splits the sequence, but no tensor of {} has a dimension that counts positions "
                       "(beside samples and features); leave it out",
@@ -98,7 +97,8 @@ void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decisio
                              "' (as in batch statistics): the search keeps the batch in one microbatch; with "
                              "--microbatches N only the samples of a microbatch meet");
   noteGatheredAttention(asked.problem, facts.sequence, *outcome.best->model, decision.notes);
-  noteRepeatedWork(asked.problem, decision);
+  if (const std::string repeated = repeatedWork(asked.problem, decision); !repeated.empty())
+    decision.notes.push_back(repeated);
 }
 
 // Presets, and the step time with twice the memory.
@@ -136,6 +136,12 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   const std::string chosen = choosePreset(asked, presets, outcome);
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = chosen.empty() ? constraints.like : chosen;
+  if (const std::string repeated = repeatedWork(problem, decision);
+      !repeated.empty() && !constraints.acceptsRepeatedWork)
+    return Status{ErrorKind::NoFit,
+                  fmt::format("the best split of {} samples over {} devices is none: {}; take another batch or number "
+                              "of devices; --allow-repeated-work compiles it nevertheless",
+                              problem.batch, cluster.numDevices(), repeated)};
   addNotes(asked, outcome, decision);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());

@@ -39,16 +39,15 @@ Status SearchSpace::gather() {
     return {ErrorKind::Usage,
             fmt::format("{} microbatches do not divide the batch of {}", *constraints.microbatches, problem.batch)};
   settings = openSettings(problem, facts, cluster, constraints, true);
-  if (settings.empty()) {
-    settings = openSettings(problem, facts, cluster, constraints, false);
-    notes.push_back(
-        fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension "
-                    "is left whole and every data parallel device computes all of it",
-                    problem.batch));
-  }
+  if (settings.empty()) settings = openSettings(problem, facts, cluster, constraints, false);
   if (settings.empty())
     return {ErrorKind::Usage, fmt::format("no mesh of all {} devices of {} satisfies: {}", cluster.numDevices(),
                                           cluster.name, constraints.str())};
+  if (!settings[0].batchDivides && !constraints.acceptsRepeatedWork)
+    return {ErrorKind::NoFit,
+            fmt::format("the batch of {} does not divide over the data parallel devices of any mesh allowed, so that "
+                        "each would compute all of it (--allow-repeated-work compiles it nevertheless)",
+                        problem.batch)};
   meshes = countMeshes(settings);
   const std::vector<Unit> &units = facts.structure->layout->units;
   Result<std::vector<int>> starts = pinnedStageStarts(problem, units, constraints);

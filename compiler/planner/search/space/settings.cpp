@@ -71,6 +71,11 @@ std::vector<std::string> schedules(const Constraints &constraints, size_t units,
   for (const char *kind : {"zb-h1", "zb-h2"}) kinds.emplace_back(kind);
   if (size_t(setting.pp * 2) <= units)
     for (const char *kind : {"zb-v", "dualpipev"}) kinds.emplace_back(kind);
+  std::erase_if(kinds, [&](const std::string &kind) {
+    const std::string family = kind.substr(0, kind.find(':'));
+    return !constraints.schedules.empty() &&
+           std::ranges::find(constraints.schedules, family) == constraints.schedules.end();
+  });
   return kinds;
 }
 
