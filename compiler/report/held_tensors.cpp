@@ -1,8 +1,8 @@
 #include "compiler/report/held_tensors.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 #include <numeric>

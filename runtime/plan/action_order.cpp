@@ -1,61 +1,29 @@
 #include "runtime/plan/action_order.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 
 namespace cleave::runtime {
 namespace {
 
-struct Range {
-  int64_t begin, end;
-};
-
-// Disjoint ranges, in order.
-class RangeSet {
-public:
-  void add(Range range) {
-    if (range.begin < range.end) ranges.push_back(range);
-  }
-  void merge() {
-    std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
-    size_t kept = 0;
-    for (const Range &range : ranges) {
-      if (kept && range.begin <= ranges[kept - 1].end)
-        ranges[kept - 1].end = std::max(ranges[kept - 1].end, range.end);
-      else
-        ranges[kept++] = range;
-    }
-    ranges.resize(kept);
-  }
-  bool meets(Range range) const {
-    auto after =
-        std::partition_point(ranges.begin(), ranges.end(), [&](const Range &r) { return r.end <= range.begin; });
-    return after != ranges.end() && after->begin < range.end && range.begin < range.end;
-  }
-  bool empty() const { return ranges.empty(); }
-
-private:
-  std::vector<Range> ranges;
-};
-
 struct Touch {
   int item;
-  Range range;
+  ByteRange range;
   bool write;
 };
 
 // The bytes one lane of a fragment in one slot touches, and which other lanes it is behind when it is done.
 struct LaneBytes {
   std::vector<Touch> touches; // in the order of items
-  RangeSet written, touched;
+  ByteRanges written, touched;
   int items = 0;
   // For another lane: 0 none of its commands of this action are known done at this lane's end, 1 some (and so all of
   // earlier actions), 2 all.
   std::array<int, numLanes> joined{};
 
   void add(int item, int64_t begin, int64_t bytes, bool write) {
-    Range range{begin, begin + bytes};
+    const ByteRange range{begin, begin + bytes};
     touches.push_back({item, range, write});
     touched.add(range);
     if (write) written.add(range);
@@ -77,29 +45,22 @@ FragmentBytes bytesOf(const plan::Plan &plan, const plan::Program &program, cons
     lanes[computeLane].add(-1, placeOf(input.buffer(), program, fragment, slot), byteSize(input.buffer()), true);
   for (const plan::HostScalar &scalar : program.host_scalars())
     lanes[computeLane].add(-1, scalar.buffer().offset(), byteSize(scalar.buffer()), true);
-  struct Clock {
-    std::array<int, numLanes> known; // by lane: the last of its items known to be done; -1: none
-    Clock() { known.fill(-1); }
-  };
-  std::array<Clock, numLanes> now;
-  std::map<int32_t, Clock> events;
-  for (const plan::Command &command : fragment.commands()) {
-    int lane = laneOf(command);
-    LaneBytes &bytes = lanes[static_cast<size_t>(lane)];
-    Clock &clock = now[static_cast<size_t>(lane)];
+  const std::vector<LaneClock> clocks = *clocksOf(fragment);
+  std::array<int, numLanes> last;
+  last.fill(-1);
+  for (int c = 0; c < fragment.commands_size(); ++c) {
+    const plan::Command &command = fragment.commands(c);
+    auto lane = static_cast<size_t>(laneOf(command));
+    LaneBytes &bytes = lanes[lane];
     for (const Access &access : accessesOf(command, &plan))
       bytes.add(bytes.items, placeOf(*access.buffer, program, fragment, slot), byteSize(*access.buffer), access.write);
-    for (int32_t event : command.wait_events())
-      for (size_t l = 0; l < numLanes; ++l) clock.known[l] = std::max(clock.known[l], events[event].known[l]);
-    clock.known[static_cast<size_t>(lane)] = bytes.items++;
-    if (command.record_event()) events[command.record_event()] = clock;
+    ++bytes.items;
+    last[lane] = c;
   }
-  for (size_t l = 0; l < numLanes; ++l) {
-    for (size_t m = 0; m < numLanes; ++m)
-      if (int known = now[l].known[m]; known >= 0) lanes[l].joined[m] = known + 1 == lanes[m].items ? 2 : 1;
-    lanes[l].written.merge();
-    lanes[l].touched.merge();
-  }
+  for (size_t l = 0; l < numLanes; ++l)
+    for (size_t m = 0; m < numLanes && last[l] >= 0; ++m)
+      if (int done = clocks[static_cast<size_t>(last[l])].done[m]; done >= 0)
+        lanes[l].joined[m] = done == last[m] ? 2 : 1;
   return lanes;
 }
 

@@ -6,7 +6,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/base/status.h"
-#include "runtime/plan/verify/verify.h"
+#include "runtime/plan/accesses.h"
 #include <array>
 
 namespace cleave::runtime {

@@ -1,6 +1,6 @@
 #include "compiler/codegen/cuda/group_launches.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,32 +9,8 @@
 namespace cleave::codegen {
 namespace {
 
-struct Range {
-  int64_t begin, end; // bytes of the arena
+struct Range : runtime::ByteRange { // of the arena
   bool isWritten;
-};
-
-// A set of bytes, as ranges that do not touch.
-class Bytes {
-public:
-  void add(int64_t begin, int64_t end) {
-    if (begin >= end) return;
-    auto next = ends.upper_bound(begin); // the first that begins behind
-    if (next != ends.begin() && std::prev(next)->second >= begin) begin = (--next)->first;
-    while (next != ends.end() && next->first <= end) {
-      end = std::max(end, next->second);
-      next = ends.erase(next);
-    }
-    ends[begin] = end;
-  }
-  bool meets(int64_t begin, int64_t end) const {
-    auto next = ends.lower_bound(end); // the first that begins no sooner than this ends
-    return begin < end && next != ends.begin() && std::prev(next)->second > begin;
-  }
-  void clear() { ends.clear(); }
-
-private:
-  std::map<int64_t, int64_t> ends; // by where they begin
 };
 
 class Grouping {
@@ -52,8 +28,8 @@ public:
       if (isUpdate) {
         waiting.push_back(std::move(command));
         for (const Range &range : ranges) {
-          touched.add(range.begin, range.end);
-          if (range.isWritten) written.add(range.begin, range.end);
+          touched.add(range);
+          if (range.isWritten) written.add(range);
         }
       } else {
         *fragment.add_commands() = std::move(command);
@@ -77,15 +53,13 @@ private:
     for (const runtime::Access &access : runtime::accessesOf(command, &plan)) {
       const plan::Buffer &buffer = *access.buffer;
       if (buffer.on_host()) continue; // what a launch reads or writes is not there
-      ranges.push_back(buffer.in_slot()
-                           ? Range{0, INT64_MAX, true}
-                           : Range{buffer.offset(), buffer.offset() + runtime::byteSize(buffer), access.write});
+      ranges.push_back(buffer.in_slot() ? Range{{0, INT64_MAX}, true} : Range{runtime::bytesOf(buffer), access.write});
     }
     return ranges;
   }
   bool meetsWaiting(const std::vector<Range> &ranges) const {
     return std::any_of(ranges.begin(), ranges.end(),
-                       [&](const Range &a) { return (a.isWritten ? touched : written).meets(a.begin, a.end); });
+                       [&](const Range &a) { return (a.isWritten ? touched : written).meets(a); });
   }
 
   using Kernel = std::pair<int32_t, std::vector<std::string>>; // with its scalars
@@ -120,8 +94,8 @@ private:
 
   const plan::Plan &plan;
   plan::Fragment &fragment;
-  std::vector<plan::Command> waiting; // none meets another
-  Bytes touched, written;             // by them
+  std::vector<plan::Command> waiting;   // none meets another
+  runtime::ByteRanges touched, written; // by them
 };
 
 } // namespace

@@ -16,7 +16,7 @@ bool Machine::collective(Rank &rank, const plan::Collective &collective) {
     for (int o = 0; o < collective.outputs_size(); ++o)
       if (i != o || collective.inputs(i).offset() != collective.outputs(o).offset() ||
           collective.inputs(i).in_slot() != collective.outputs(o).in_slot())
-        keepApart(rank, {&collective.inputs(i)}, collective.outputs(o));
+        keepApart(collective.inputs(i), collective.outputs(o));
   auto inputs = [&] {
     std::vector<Tensor> tensors;
     for (const plan::Buffer &buffer : collective.inputs()) tensors.push_back(tensor(rank, buffer));

@@ -13,10 +13,8 @@
 namespace cleave::proof {
 namespace {
 
-bool overlap(const plan::Buffer &a, const plan::Buffer &b) {
-  return a.in_slot() == b.in_slot() && a.on_host() == b.on_host() && a.offset() < b.offset() + runtime::byteSize(b) &&
-         b.offset() < a.offset() + runtime::byteSize(a);
-}
+using runtime::overlap;
+
 bool isSame(const plan::Buffer &a, const plan::Buffer &b) {
   return a.in_slot() == b.in_slot() && a.on_host() == b.on_host() && a.offset() == b.offset() &&
          runtime::byteSize(a) == runtime::byteSize(b);
@@ -202,11 +200,17 @@ Term Machine::read(int program, const plan::Buffer &buffer) {
   return tensor(ranks[static_cast<size_t>(program)], buffer).value;
 }
 
-void Machine::keepApart(Rank &, const std::vector<const plan::Buffer *> &inputs, const plan::Buffer &output) {
-  for (const plan::Buffer *input : inputs)
-    if (overlap(*input, output))
-      throw Unproved{
-          fmt::format("its result {} lies over its operand {}", runtime::describe(output), runtime::describe(*input))};
+void Machine::keepApart(const plan::Buffer &input, const plan::Buffer &output) {
+  if (overlap(input, output))
+    throw Unproved{
+        fmt::format("its result {} lies over its operand {}", runtime::describe(output), runtime::describe(input))};
+}
+void Machine::keepApart(const plan::Command &command) {
+  const std::vector<runtime::Access> accesses = runtime::accessesOf(command, &plan);
+  for (const runtime::Access &written : accesses)
+    for (const runtime::Access &other : accesses) // the gradients of an attention may be parts of one packed tensor
+      if (written.write && other.buffer != written.buffer && !(other.write && command.has_attention()))
+        keepApart(*other.buffer, *written.buffer);
 }
 
 void Machine::run(const std::string &name) {
@@ -310,15 +314,19 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
     for (const plan::Launch &part : command.launch_group().parts()) launch(rank, part);
     return true;
   case plan::Command::kContract:
+    keepApart(command);
     contract(rank, command.contract());
     return true;
   case plan::Command::kConvolution:
+    keepApart(command);
     convolution(rank, command.convolution());
     return true;
   case plan::Command::kPool:
+    keepApart(command);
     pool(rank, command.pool());
     return true;
   case plan::Command::kAttention:
+    keepApart(command);
     attention(rank, command.attention());
     return true;
   case plan::Command::kCopy:
@@ -326,7 +334,7 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
     return true;
   case plan::Command::kGather: {
     const plan::Gather &gather = command.gather();
-    keepApart(rank, {&gather.table(), &gather.indices()}, gather.out());
+    keepApart(command);
     store_(rank, gather.out(),
            operations
                .gather(tensor(rank, gather.table()), tensor(rank, gather.indices()), gather.outer(), gather.rows(),
@@ -336,7 +344,7 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
   }
   case plan::Command::kScatterAdd: {
     const plan::ScatterAdd &scatter = command.scatter_add();
-    keepApart(rank, {&scatter.indices(), &scatter.updates()}, scatter.out());
+    keepApart(command);
     store_(rank, scatter.out(),
            operations
                .scatterAdd(tensor(rank, scatter.indices()), tensor(rank, scatter.updates()), scatter.outer(),
@@ -347,7 +355,7 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
   }
   case plan::Command::kCumsum: {
     const plan::CumSum &sum = command.cumsum();
-    keepApart(rank, {&sum.input()}, sum.output());
+    keepApart(command);
     const std::vector<int64_t> view{sum.outer(), sum.length(), sum.inner()};
     const Tensor x{sum.input().dtype(), view, rank.memory.read(placeOf(rank, sum.input()), view)};
     const Term value = operations.cumSum(x, 1, sum.exclusive(), sum.reverse()).value;
@@ -448,7 +456,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
       if (overlap(launch.buffers(function.inputs_size() + p), target)) throw Unproved{"two of its results overlap"};
     for (int i = 0; i < function.inputs_size(); ++i) {
       if (!overlap(launch.buffers(i), target)) continue;
-      if (!isSame(launch.buffers(i), target) || !mayLieOver(o, i)) keepApart(rank, {&launch.buffers(i)}, target);
+      if (!isSame(launch.buffers(i), target) || !mayLieOver(o, i)) keepApart(launch.buffers(i), target);
     }
   }
   for (int o = 0; o < function.outputs_size(); ++o) {
@@ -463,14 +471,14 @@ void Machine::copy(Rank &rank, const plan::Copy &copy) {
   if (elementsOf(sizes) == 0) return;
   const Index to = affine(rank, copy.target_offset());
   if (!store.isConstant(to)) throw Unproved{"where it writes depends on the device"};
-  if (!isSame(copy.source(), copy.target())) keepApart(rank, {&copy.source()}, copy.target());
+  if (!isSame(copy.source(), copy.target())) keepApart(copy.source(), copy.target());
   const Term value = rank.memory.read(placeOf(rank, copy.source()), affine(rank, copy.source_offset()), sizes,
                                       listOf(copy.source_strides()));
   Place target = placeOf(rank, copy.target());
   target.byte += store.node(to).constant * runtime::byteSize(copy.target().dtype());
   if (overlap(copy.source(), copy.target())) { // nothing may change
     const Term before = rank.memory.read(target, store.constant(0), sizes, listOf(copy.target_strides()));
-    if (before != value) keepApart(rank, {&copy.source()}, copy.target());
+    if (before != value) keepApart(copy.source(), copy.target());
   }
   note(value);
   rank.memory.write(target, sizes, listOf(copy.target_strides()), value);
@@ -491,7 +499,6 @@ void Machine::convolution(Rank &rank, const plan::Convolution &convolution) {
       weight{convolution.weight(), runtime::imageShape(convolution.weight(), convolution.weight_channels_last())},
       output{convolution.output(), runtime::imageShape(convolution.output(), convolution.channels_last())};
   auto make = [&](const Operand &a, const Operand &b, const Operand &out, auto pass) {
-    keepApart(rank, {&a.buffer, &b.buffer}, out.buffer);
     if (runtime::byteSize(out.buffer.dtype()) < 4) throw Unproved{"a convolution in 16 bits"};
     write(rank, out.buffer, out.shape,
           (operations.*pass)(tensor(rank, a.buffer, a.shape.sizes, a.shape.strides),
@@ -524,7 +531,6 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
   if (!isGradient || isMax) from.push_back(&pool.input());
   if (isGradient) from.push_back(&pool.output());
   const plan::Buffer &out = isGradient ? pool.grad_input() : pool.output();
-  keepApart(rank, from, out);
   std::vector<Tensor> operands;
   for (const plan::Buffer *buffer : from) {
     const runtime::ImageShape shape = runtime::imageShape(*buffer, pool.channels_last());
@@ -537,10 +543,6 @@ void Machine::pool(Rank &rank, const plan::Pool &pool) {
 void Machine::attention(Rank &rank, const plan::Attention &attention) {
   Result<runtime::AttentionForm> form = runtime::attentionForm(attention);
   if (!form) throw Unproved{form.status().message()};
-  const std::vector<runtime::Access> accesses = runtime::attentionAccesses(attention);
-  for (const runtime::Access &written : accesses)
-    for (const runtime::Access &one : accesses)
-      if (written.write && !one.write) keepApart(rank, {one.buffer}, *written.buffer);
   auto read = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides) {
     return tensor(rank, buffer, listOf(buffer.shape()), listOf(strides));
   };

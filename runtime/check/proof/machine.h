@@ -129,7 +129,9 @@ private:
   void store_(Rank &rank, const plan::Buffer &buffer, Term value);
   void write(Rank &rank, const plan::Buffer &buffer, const runtime::ImageShape &shape, Term value);
   void note(Term value);
-  void keepApart(Rank &rank, const std::vector<const plan::Buffer *> &inputs, const plan::Buffer &output);
+  // Unproved: a result lies over an operand.
+  static void keepApart(const plan::Buffer &input, const plan::Buffer &output);
+  void keepApart(const plan::Command &command);
   Index affine(Rank &rank, const plan::AffineOfCoordinate &affine);
   Index coordinate(const Rank &rank, const std::string &axis);
   Index memberNumber(const Rank &rank, const google::protobuf::RepeatedPtrField<std::string> &axes);

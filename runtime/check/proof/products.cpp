@@ -11,15 +11,6 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
   const std::vector<int64_t> batch = listOf(contract.batch());
   if ((contract.has_lhs_sum() || contract.has_rhs_sum()) && !batch.empty())
     throw Unproved{"sums of operands of a product with a batch"};
-  for (const auto &[written, isWritten] :
-       {std::pair{&contract.out(), true}, std::pair{&contract.pre_activation(), keepsPreActivation},
-        std::pair{&contract.lhs_sum(), contract.has_lhs_sum()}, std::pair{&contract.rhs_sum(), contract.has_rhs_sum()}})
-    if (isWritten) {
-      keepApart(rank, {&contract.lhs(), &contract.rhs()}, *written);
-      if (contract.has_bias()) keepApart(rank, {&contract.bias()}, *written);
-      if (written != &contract.out()) keepApart(rank, {&contract.out()}, *written);
-    }
-  if (isGradient) keepApart(rank, {&contract.pre_activation()}, contract.out());
   auto sized = [&](int64_t a, int64_t b) {
     std::vector<int64_t> sizes = batch;
     sizes.insert(sizes.end(), {a, b});

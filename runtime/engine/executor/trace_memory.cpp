@@ -1,7 +1,7 @@
 #include "runtime/engine/executor/trace_memory.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 

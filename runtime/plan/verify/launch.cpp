@@ -1,4 +1,5 @@
 // Launches: what a kernel reaches, for their extents and scalars, lies in the buffers that they give it.
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/verify/verify.h"
@@ -71,14 +72,9 @@ std::string tableOf(const plan::LaunchGroup &group, int64_t &blocks) {
   return {reinterpret_cast<const char *>(rows.data()), rows.size() * sizeof(int64_t)};
 }
 
-struct Bytes {
-  int64_t begin, end;
-  bool meets(const Bytes &other) const { return begin < other.end && other.begin < end; }
-};
-Bytes bytesOf(const plan::Buffer &buffer) { return {buffer.offset(), buffer.offset() + byteSize(buffer)}; }
-
 // Where the table of a group's launch lies.
-Result<Bytes> verifyGroupLaunch(const plan::Command &command, const plan::Fragment &fragment, const plan::Plan &plan) {
+Result<ByteRange> verifyGroupLaunch(const plan::Command &command, const plan::Fragment &fragment,
+                                    const plan::Plan &plan) {
   const plan::LaunchGroup &group = command.launch_group();
   if (command.launches_size() != 1) return inputError("a group of launches is done by one");
   const plan::Launch &launch = command.launches(0);
@@ -135,8 +131,7 @@ Status verifyLaunch(const plan::Launch &c, const plan::Plan &plan, const dist::M
 Status verifyLaunchGroup(const plan::LaunchGroup &group, const plan::Plan &plan, const dist::Mesh &mesh) {
   const auto &parts = group.parts();
   if (parts.empty()) return inputError("a group of no launches");
-  struct Range {
-    int64_t begin, end;
+  struct Range : ByteRange {
     int part;
     bool written;
   };
@@ -149,7 +144,7 @@ Status verifyLaunchGroup(const plan::LaunchGroup &group, const plan::Plan &plan,
     *one.mutable_launch() = parts[i];
     for (const Access &access : accessesOf(one, &plan)) {
       if (access.buffer->in_slot()) return inputError("a group of launches with a buffer in a slot");
-      ranges.push_back({access.buffer->offset(), access.buffer->offset() + byteSize(*access.buffer), i, access.write});
+      ranges.push_back({bytesOf(*access.buffer), i, access.write});
     }
   }
   std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
@@ -162,7 +157,7 @@ Status verifyLaunchGroup(const plan::LaunchGroup &group, const plan::Plan &plan,
 }
 
 Status verifyGroupTables(const plan::Program &program, const plan::Plan &plan) {
-  std::vector<std::pair<Bytes, std::string>> tables;
+  std::vector<std::pair<ByteRange, std::string>> tables;
   for (const plan::Fragment &fragment : program.fragments())
     for (int c = 0; c < fragment.commands_size(); ++c) {
       const plan::Command &command = fragment.commands(c);
@@ -173,11 +168,11 @@ Status verifyGroupTables(const plan::Program &program, const plan::Plan &plan) {
           return inputError(showCommand(fragment, c) + ": a group's kernel, and there is no group");
         continue;
       }
-      Result<Bytes> table = verifyGroupLaunch(command, fragment, plan);
+      Result<ByteRange> table = verifyGroupLaunch(command, fragment, plan);
       if (!table) return inputError(showCommand(fragment, c) + ": " + table.status().message());
       tables.emplace_back(*table, showCommand(fragment, c));
     }
-  auto apart = [&](const Bytes &written, const std::string &what) {
+  auto apart = [&](const ByteRange &written, const std::string &what) {
     for (const auto &[table, where] : tables)
       if (table.meets(written)) return inputError(fmt::format("{} writes over the table of {}", what, where));
     return Status::ok();
@@ -194,7 +189,7 @@ Status verifyGroupTables(const plan::Program &program, const plan::Plan &plan) {
       if (!input.buffer().in_slot()) CLEAVE_RETURN_IF_ERROR(apart(bytesOf(input.buffer()), "an input"));
     for (const plan::ConstantData &constant : fragment.constants())
       for (const auto &[table, where] : tables)
-        if (Bytes at = bytesOf(constant.buffer()); table.meets(at) && table.begin != at.begin)
+        if (ByteRange at = bytesOf(constant.buffer()); table.meets(at) && table.begin != at.begin)
           return inputError("a constant lies over the table of " + where);
     for (int c = 0; c < fragment.commands_size(); ++c) {
       const plan::Command &command = fragment.commands(c);

@@ -1,13 +1,12 @@
 // Order between commands: events, hazards between streams, collectives in their groups.
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/routine.h"
 #include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <set>
 
 namespace cleave::runtime {
 namespace {
@@ -16,59 +15,28 @@ std::string show(const plan::Fragment &fragment, int index) {
   return fmt::format("command {} '{}'", index, fragment.commands(index).name());
 }
 
-bool overlap(const plan::Buffer &a, const plan::Buffer &b) {
-  return a.in_slot() == b.in_slot() && a.on_host() == b.on_host() && a.offset() < b.offset() + byteSize(b) &&
-         b.offset() < a.offset() + byteSize(a);
-}
-
 } // namespace
 
 std::string showCommand(const plan::Fragment &fragment, int command) {
   return fmt::format("fragment '{}', {}", fragment.name(), show(fragment, command));
 }
 
-// Every device has a thread a lane (routine.h); each runs its commands in issue order. known[l] of a command is the
-// last command of lane l that is done when it starts (itself, on its own lane).
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
-  struct Clock {
-    std::array<int, numLanes> known;
-    Clock() { known.fill(-1); }
-  };
-  int count = fragment.commands_size();
-  std::vector<Clock> clocks(static_cast<size_t>(count));
-  std::map<int32_t, int> recorded;
-  std::array<Clock, numLanes> last;
+  Result<std::vector<LaneClock>> clocks = clocksOf(fragment);
+  if (!clocks) return clocks.status();
   std::array<std::vector<int>, numLanes> lanes;
-  for (int i = 0; i < count; ++i) {
-    const plan::Command &command = fragment.commands(i);
-    auto lane = static_cast<size_t>(laneOf(command));
-    Clock clock = last[lane];
-    for (int32_t event : command.wait_events()) {
-      auto found = recorded.find(event);
-      if (found == recorded.end())
-        return inputError(
-            fmt::format("{} waits for event {}, which no command before it records", show(fragment, i), event));
-      for (size_t l = 0; l < numLanes; ++l)
-        clock.known[l] = std::max(clock.known[l], clocks[static_cast<size_t>(found->second)].known[l]);
-    }
-    clock.known[lane] = i;
-    clocks[static_cast<size_t>(i)] = last[lane] = clock;
-    if (command.record_event() < 0)
-      return inputError(fmt::format("{} records event {}", show(fragment, i), command.record_event()));
-    if (command.record_event() && !recorded.emplace(command.record_event(), i).second)
-      return inputError(fmt::format("{} records event {} again", show(fragment, i), command.record_event()));
-    lanes[lane].push_back(i);
-  }
+  std::vector<std::vector<Access>> accesses;
+  for (int i = 0; i < fragment.commands_size(); ++i)
+    lanes[static_cast<size_t>(laneOf(fragment.commands(i)))].push_back(i);
   if (std::all_of(lanes.begin() + 1, lanes.end(), [](const std::vector<int> &lane) { return lane.empty(); }))
     return Status::ok();
   // Hazards: a command against those of another lane that may run at any time beside it.
-  std::vector<std::vector<Access>> accesses(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) accesses[static_cast<size_t>(i)] = accessesOf(fragment.commands(i), &plan);
+  for (const plan::Command &command : fragment.commands()) accesses.push_back(accessesOf(command, &plan));
   auto compare = [&](size_t lane, size_t other) -> Status {
     for (int a : lanes[lane]) {
-      int done = clocks[static_cast<size_t>(a)].known[other];
+      int done = (*clocks)[static_cast<size_t>(a)].done[other];
       for (auto i = std::upper_bound(lanes[other].begin(), lanes[other].end(), done); i != lanes[other].end(); ++i) {
-        if (clocks[static_cast<size_t>(*i)].known[lane] >= a) break; // it, and all after it on its lane, wait for a
+        if ((*clocks)[static_cast<size_t>(*i)].done[lane] >= a) break; // it, and all after it on its lane, wait for a
         for (const Access &one : accesses[static_cast<size_t>(a)])
           for (const Access &two : accesses[static_cast<size_t>(*i)])
             if ((one.write || two.write) && overlap(*one.buffer, *two.buffer))

@@ -1,5 +1,6 @@
 // Routines of one program: actions in range, slot regions apart from everything else, and what an action reads from its
 // slot was written there before, for the same microbatch. Where steps run into each other, over the end of a step, too.
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/previous_weights.h"

@@ -1,4 +1,5 @@
 #include "runtime/plan/verify/verify.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"

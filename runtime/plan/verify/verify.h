@@ -23,7 +23,6 @@
 #include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,17 +30,6 @@
 namespace cleave::runtime {
 
 Status verifyPlan(const plan::Plan &plan);
-
-// A buffer that a command reads or writes.
-struct Access {
-  const plan::Buffer *buffer;
-  bool write;
-  const char *role;                              // "lhs", "out", "input 3"
-  std::shared_ptr<const plan::Buffer> span = {}; // holds `buffer` where it is no buffer of the command's message
-};
-// All buffers of a command. A Launch writes the last num_outputs of its kernel; without a plan, or when the kernel
-// does not say, all count as written.
-std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *plan = nullptr);
 
 // The parts of verifyPlan, for tests. Errors name the command's kind of fault only; the caller adds where.
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh);

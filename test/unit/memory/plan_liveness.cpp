@@ -1,7 +1,7 @@
 #include "test/unit/memory/plan_liveness.h"
+#include "runtime/plan/accesses.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <map>
 

@@ -3,6 +3,7 @@
 #include "runtime/engine/device/cpu/cpu_device.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/verify/verify.h"
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
