@@ -1,6 +1,5 @@
 #include "runtime/capi/cleave_runtime.h"
 #include "runtime/base/mapped_file.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
@@ -206,17 +205,7 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
     Executor &executor = training->trainer->executor();
     if (static_cast<int64_t>(executor.devices().size()) != executor.mesh().numDevices())
       return misuse("the tensor is spread over processes: write a snapshot and read that");
-    int64_t element = byteSize(parameter->dtype());
-    std::vector<int64_t> strides = denseStrides({parameter->shape().begin(), parameter->shape().end()});
-    for (int64_t device : executor.devices()) {
-      if (!executor.holds(device, *parameter)) continue;
-      Shard shard = executor.shardShape(device, *parameter);
-      int64_t to = 0;
-      for (size_t d = 0; d < strides.size(); ++d) to += shard.begin[d] * strides[d];
-      StridedCopy(shard.size, denseStrides(shard.size), strides, element)
-          .run(executor.shard(device, *parameter, ShardAccess::Read).data(),
-               static_cast<std::byte *>(out) + to * element);
-    }
+    executor.gather(*parameter, static_cast<std::byte *>(out));
     return Status::ok();
   });
 }

@@ -3,6 +3,7 @@
 //   mesh dp=2, tp=4; affine {base 3, {axes tp, stride 10}}: device 6 (dp=1, tp=2) has 23; range over the mesh [3, 33]
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/base/boxes.h"
 #include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
 #include <utility>
@@ -23,11 +24,7 @@ Result<std::vector<int64_t>> factorsOf(const plan::AffineOfCoordinate &affine, c
 // Least and greatest value over all devices, in time linear in the axes. Error: unknown axis, or overflow.
 Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh);
 
-// Slice of a tensor that `device` holds: per dimension where it begins and its size. Error: unknown axis, an axis used
-// twice, or a dimension that does not divide.
-struct Shard {
-  std::vector<int64_t> begin, size;
-};
+// Slice of a tensor that `device` holds. Error: unknown axis, an axis used twice, or a dimension that does not divide.
 Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
                       const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims, const dist::Mesh &mesh,
                       int64_t device);

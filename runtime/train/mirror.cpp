@@ -39,13 +39,6 @@ Json boxesOf(const SafetensorsFile &file) {
   return boxes;
 }
 
-bool meet(const Shard &a, const std::vector<int64_t> &begin, const std::vector<int64_t> &size) {
-  if (begin.size() != a.begin.size() || size.size() != begin.size()) return false;
-  for (size_t i = 0; i < begin.size(); ++i)
-    if (begin[i] >= a.begin[i] + a.size[i] || a.begin[i] >= begin[i] + size[i]) return false;
-  return true;
-}
-
 void appendNumber(std::string &text, int64_t number) { text.append(reinterpret_cast<const char *>(&number), 8); }
 
 int64_t takeNumber(std::string_view &text) {
@@ -239,7 +232,7 @@ bool Mirror::needs(const Json &boxes) const {
   return std::ranges::any_of(source.parameters(), [&](const plan::Parameter &parameter) {
     if (!parameter.snapshot() || !engine.holds(self, parameter)) return false;
     return std::ranges::any_of(boxes, [&](const Json &box) {
-      return box.at(0) == parameter.name() && meet(engine.shardShape(self, parameter), box.at(1), box.at(2));
+      return box.at(0) == parameter.name() && intersection(engine.shardShape(self, parameter), {box.at(1), box.at(2)});
     });
   });
 }

@@ -8,7 +8,7 @@ namespace cleave::proof {
 // y[outer, index..., inner] = table[outer, row, inner], 0 where the device has not the row.
 Tensor Operations::gather(const Tensor &table, const Tensor &indices, int64_t outer, int64_t rows, int64_t inner,
                           Index start, int64_t globalRows, const std::vector<int64_t> &shape) {
-  const int64_t count = elementsOf(indices.shape);
+  const int64_t count = elementCount(indices.shape);
   const Index linearOut = linear(dimensions(shape), rowMajorStrides(shape));
   const std::vector<Index> place = places(linearOut, {outer, count, inner});
   const Index row = store.subtract(store.row(atLinear(indices, place[1]), globalRows), start);
@@ -20,7 +20,7 @@ Tensor Operations::gather(const Tensor &table, const Tensor &indices, int64_t ou
 // y[outer, row, inner] = sum over the indices that name the row of updates[outer, index..., inner]
 Tensor Operations::scatterAdd(const Tensor &indices, const Tensor &updates, int64_t outer, int64_t rows, int64_t inner,
                               Index start, int64_t globalRows, const std::vector<int64_t> &shape) {
-  const int64_t count = elementsOf(indices.shape);
+  const int64_t count = elementCount(indices.shape);
   if (count == 0) return {updates.dtype, shape, store.number(0)};
   const std::vector<Index> place = places(linear(dimensions(shape), rowMajorStrides(shape)), {outer, rows, inner});
   const Atom m = store.fresh({}, count);

@@ -424,7 +424,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
   for (int i = 0; i < function.inputs_size(); ++i) {
     const TensorType type = typeOf(function.inputs(i).value());
     const plan::Buffer &buffer = launch.buffers(i);
-    if (buffer.dtype() != type.dtype || elementsOf(listOf(buffer.shape())) != elementsOf(type.shape))
+    if (buffer.dtype() != type.dtype || elementCount(buffer.shape()) != elementCount(type.shape))
       throw Unproved{fmt::format("input {} of its kernel has another type", i)};
     values[function.inputs(i).value()] = {type.dtype, type.shape, rank.memory.read(placeOf(rank, buffer), type.shape)};
   }
@@ -450,7 +450,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
   for (int o = 0; o < function.outputs_size(); ++o) {
     const plan::Buffer &target = launch.buffers(function.inputs_size() + o);
     const Tensor &value = outputs[static_cast<size_t>(o)];
-    if (target.dtype() != value.dtype || elementsOf(listOf(target.shape())) != elementsOf(value.shape))
+    if (target.dtype() != value.dtype || elementCount(target.shape()) != elementCount(value.shape))
       throw Unproved{fmt::format("output {} of its kernel has another type", o)};
     for (int p = 0; p < o; ++p)
       if (overlap(launch.buffers(function.inputs_size() + p), target)) throw Unproved{"two of its results overlap"};
@@ -468,7 +468,7 @@ void Machine::launch(Rank &rank, const plan::Launch &launch) {
 
 void Machine::copy(Rank &rank, const plan::Copy &copy) {
   const std::vector<int64_t> sizes = listOf(copy.sizes());
-  if (elementsOf(sizes) == 0) return;
+  if (elementCount(sizes) == 0) return;
   const Index to = affine(rank, copy.target_offset());
   if (!store.isConstant(to)) throw Unproved{"where it writes depends on the device"};
   if (!isSame(copy.source(), copy.target())) keepApart(copy.source(), copy.target());

@@ -23,7 +23,7 @@ Term Memory::read(const Place &place, const std::vector<int64_t> &shape) {
 
 void Memory::write(const Place &place, const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides,
                    Term value) {
-  if (elementsOf(sizes) == 0) return;
+  if (elementCount(sizes) == 0) return;
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1) order.push_back(d);
@@ -52,13 +52,13 @@ void Memory::write(const Place &place, const std::vector<int64_t> &sizes, const 
 std::vector<int64_t> Memory::shapeOf(const Place &place, int64_t elements) const {
   for (auto cell = written.rbegin(); cell != written.rend(); ++cell)
     if (cell->place.onHost == place.onHost && cell->place.byte == place.byte)
-      return cell->isDense && elementsOf(cell->sizes) == elements ? cell->sizes : std::vector{elements};
+      return cell->isDense && elementCount(cell->sizes) == elements ? cell->sizes : std::vector{elements};
   return {elements};
 }
 
 Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &sizes,
                   const std::vector<int64_t> &strides) {
-  if (elementsOf(sizes) == 0) return store.number(0);
+  if (elementCount(sizes) == 0) return store.number(0);
   std::vector<Atom> over;
   Replacement back;
   Index element = offset;

@@ -52,17 +52,6 @@ bool isWider(plan::DType from, plan::DType to) {
 
 } // namespace
 
-int64_t elementsOf(const std::vector<int64_t> &shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  return count;
-}
-std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 std::vector<Index> Operations::dimensions(const std::vector<int64_t> &shape) {
   std::vector<Index> index;
   for (size_t d = 0; d < shape.size(); ++d) index.push_back(store.dimension(static_cast<int64_t>(d), shape[d]));
@@ -136,7 +125,7 @@ Term Operations::number(const char *bytes, plan::DType dtype) {
 
 Tensor Operations::constant(const std::string &bytes, const TensorType &type) {
   const auto element = static_cast<size_t>(runtime::byteSize(type.dtype));
-  const auto count = static_cast<size_t>(elementsOf(type.shape));
+  const auto count = static_cast<size_t>(elementCount(type.shape));
   if (element == 0 || (bytes.size() != element && bytes.size() != element * count))
     throw Unproved{"a constant's data does not fit its type"};
   bool isOne = true;
@@ -298,7 +287,7 @@ Tensor Operations::movement(const plan::GraphNode &node, const std::vector<Tenso
   if (operands.empty()) throw Unproved{"the prover does not know this operator"};
   const Tensor &x = operands[0];
   auto made = [&](Term value) { return Tensor{type.dtype, type.shape, value}; };
-  if (elementsOf(type.shape) == 0) return made(store.number(0));
+  if (elementCount(type.shape) == 0) return made(store.number(0));
   if (op == "Reshape") return made(atLinear(x, linear(out, rowMajorStrides(type.shape))));
   if (op == "Transpose") {
     const std::vector<int64_t> perm = intsOf(node, "perm");

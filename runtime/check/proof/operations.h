@@ -6,7 +6,9 @@
 // An operator that is not known here throws Unproved.
 #pragma once
 #include "graph.pb.h"
+#include "runtime/base/boxes.h"
 #include "runtime/check/proof/store.h"
+#include "runtime/plan/dtype.h"
 #include <optional>
 
 namespace cleave::proof {
@@ -22,8 +24,8 @@ struct Tensor {
   Term value{};
 };
 
-int64_t elementsOf(const std::vector<int64_t> &shape);
-std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);
+using runtime::elementCount;
+using runtime::rowMajorStrides;
 
 // The window of a convolution or pool: one entry a spatial dimension.
 struct Window {

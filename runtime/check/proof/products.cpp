@@ -92,7 +92,7 @@ Tensor Machine::activated(Rank &rank, const plan::Contract &product) {
   for (int i = 0; i < function.inputs_size(); ++i) {
     const plan::Buffer &buffer = i == 0 ? product.out() : product.pre_activation();
     const TensorType type = typeOf(function.inputs(i).value());
-    if (elementsOf(listOf(buffer.shape())) != elementsOf(type.shape))
+    if (elementCount(buffer.shape()) != elementCount(type.shape))
       throw Unproved{"the activation's operations are for another shape"};
     values[function.inputs(i).value()] = {type.dtype, type.shape, rank.memory.read(placeOf(rank, buffer), type.shape)};
   }

@@ -16,7 +16,7 @@ std::vector<double> reorder(const double *x, const Ints &shape, const Ints &from
     sizes.push_back(shape[d]);
     picked.push_back(strides[d]);
   }
-  std::vector<double> y(elementsOf(sizes));
+  std::vector<double> y(elementCount(sizes));
   forEachIndex(sizes, [&](int64_t linear, const Ints &index) {
     int64_t at = 0;
     for (size_t d = 0; d < index.size(); ++d) at += index[d] * picked[d];

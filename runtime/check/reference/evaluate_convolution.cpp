@@ -66,7 +66,7 @@ void forEachProduct(const Evaluation &e, const Ints &xShape, const Ints &wShape,
   Ints expected{xShape[0], features};
   expected.insert(expected.end(), w.output.begin(), w.output.end());
   e.check(yShape == expected, "has an output shape that does not fit");
-  int64_t xPlane = elementsOf(w.input), yPlane = elementsOf(w.output), taps = elementsOf(w.kernel);
+  int64_t xPlane = elementCount(w.input), yPlane = elementCount(w.output), taps = elementCount(w.kernel);
   for (int64_t n = 0; n < xShape[0]; ++n)
     for (int64_t o = 0; o < features; ++o)
       for (int64_t c = 0; c < wShape[1]; ++c) {
@@ -105,13 +105,13 @@ HostTensor convGradWeight(const Evaluation &e) {
 
 // visit(plane's x offset, plane's y offset) for every sample and channel
 template <typename Visit> void forEachPlane(const Ints &shape, const Window &w, Visit visit) {
-  int64_t xPlane = elementsOf(w.input), yPlane = elementsOf(w.output);
+  int64_t xPlane = elementCount(w.input), yPlane = elementCount(w.output);
   for (int64_t p = 0; p < shape[0] * shape[1]; ++p) visit(p * xPlane, p * yPlane);
 }
 
 // For each output element of a plane the offset of its first maximum; -1 for a window wholly in the padding.
 std::vector<int64_t> firstMaxima(const Reals &x, int64_t plane, const Window &w) {
-  std::vector<int64_t> best(elementsOf(w.output), -1);
+  std::vector<int64_t> best(elementCount(w.output), -1);
   forEachIndex(w.kernel, [&](int64_t, const Ints &position) {
     forEachPosition(w, position, [&](int64_t in, int64_t out) {
       if (best[out] < 0 || x[plane + in] > x[plane + best[out]] ||
@@ -149,7 +149,7 @@ HostTensor maxPoolGrad(const Evaluation &e) {
 
 // Elements that each window averages over.
 std::vector<double> windowCounts(const Evaluation &e, const Window &w) {
-  std::vector<double> counts(elementsOf(w.output), e.flag("include_pad") ? double(elementsOf(w.kernel)) : 0);
+  std::vector<double> counts(elementCount(w.output), e.flag("include_pad") ? double(elementCount(w.kernel)) : 0);
   if (!e.flag("include_pad"))
     forEachIndex(w.kernel, [&](int64_t, const Ints &position) {
       forEachPosition(w, position, [&](int64_t, int64_t out) { counts[out] += 1; });

@@ -160,7 +160,7 @@ HostTensor binary(const Evaluation &e) {
 HostTensor sum(const Evaluation &e) {
   checkShapes(e, 0);
   e.check(!e.operands.empty(), "needs an operand");
-  int64_t count = elementsOf(e.type.shape);
+  int64_t count = elementCount(e.type.shape);
   if (isFloat(e.type.dtype)) {
     RealResult result(e.type);
     double *out = result.data();
@@ -209,7 +209,7 @@ HostTensor constant(const Evaluation &e) {
 HostTensor iota(const Evaluation &e) {
   int64_t dim = e.integer("dim");
   e.check(dim >= 0 && dim < int64_t(e.type.shape.size()), "counts along a dimension that does not exist");
-  int64_t stride = rowMajorStrides(e.type.shape)[dim], size = e.type.shape[dim], count = elementsOf(e.type.shape);
+  int64_t stride = rowMajorStrides(e.type.shape)[dim], size = e.type.shape[dim], count = elementCount(e.type.shape);
   std::vector<int64_t> values(count);
   for (int64_t i = 0; i < count; ++i) values[i] = i / stride % size;
   HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
@@ -223,7 +223,7 @@ HostTensor randomUniform(const Evaluation &e) {
   int64_t stream = e.integer("stream");
   RealResult result(e.type);
   double *out = result.data();
-  for (int64_t i = 0, count = elementsOf(e.type.shape); i < count; ++i)
+  for (int64_t i = 0, count = elementCount(e.type.shape); i < count; ++i)
     out[i] = philoxUniform(key[0], key[1], stream, i);
   return result.finish();
 }

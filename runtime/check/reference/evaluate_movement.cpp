@@ -8,7 +8,7 @@ namespace {
 // result[i] = source[offset + sum i_d * strides[d]], elements of `bytes` bytes
 void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, const Ints &sizes, int64_t bytes,
                  std::byte *target) {
-  int64_t count = elementsOf(sizes);
+  int64_t count = elementCount(sizes);
   if (count == 0) return;
   size_t rank = sizes.size();
   if (rank == 0) {
@@ -33,7 +33,7 @@ HostTensor operandAsResult(const Evaluation &e, size_t i) { return e.operand(i).
 
 HostTensor reshape(const Evaluation &e) {
   HostTensor x = operandAsResult(e, 0);
-  e.check(x.elements() == elementsOf(e.type.shape), "changes the number of elements");
+  e.check(x.elements() == elementCount(e.type.shape), "changes the number of elements");
   x.shape = e.type.shape;
   return x;
 }

@@ -45,7 +45,7 @@ HostTensor reduce(const Evaluation &e) {
   }
   using Limits = std::numeric_limits<int64_t>;
   std::vector<int64_t> values = x.integers();
-  std::vector<int64_t> result(elementsOf(e.type.shape), sum ? 0 : max ? Limits::min() : Limits::max());
+  std::vector<int64_t> result(elementCount(e.type.shape), sum ? 0 : max ? Limits::min() : Limits::max());
   if (sum)
     reduceInto(e, values.data(), x.shape, result.data(), [](int64_t a, int64_t b) { return a + b; });
   else if (max)

@@ -65,7 +65,7 @@ private:
 
 // Calls visit(linear index, multi-index) for every element of `shape`, row-major.
 template <typename Visit> void forEachIndex(const std::vector<int64_t> &shape, Visit visit) {
-  int64_t count = elementsOf(shape);
+  int64_t count = elementCount(shape);
   std::vector<int64_t> index(shape.size(), 0);
   for (int64_t linear = 0; linear < count; ++linear) {
     visit(linear, index);

@@ -6,22 +6,6 @@
 
 namespace cleave::runtime {
 
-int64_t elementsOf(const std::vector<int64_t> &shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  return count;
-}
-
-std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-  return strides;
-}
-
 float halfToFloat(uint16_t bits) {
   int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   float magnitude = exponent == 31 ? (mantissa ? NAN : INFINITY)

@@ -5,6 +5,7 @@
 //
 // Elements are row-major and dense; BOOL is one byte, 0 or 1.
 #pragma once
+#include "runtime/base/boxes.h"
 #include "runtime/plan/dtype.h"
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +15,6 @@
 
 namespace cleave::runtime {
 using plan::DType;
-
-int64_t elementsOf(const std::vector<int64_t> &shape);
-std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape); // in elements
 
 struct TensorType {
   DType dtype = plan::DTYPE_INVALID;
@@ -33,7 +31,7 @@ struct HostTensor {
   static HostTensor ofReals(DType dtype, std::vector<int64_t> shape, const std::vector<double> &values);
   static HostTensor ofIntegers(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t> &values);
 
-  int64_t elements() const { return elementsOf(shape); }
+  int64_t elements() const { return elementCount(shape); }
   TensorType type() const { return {dtype, shape}; }
   // Every element converted; U64 above 2^63 comes out of integers() as its two's complement.
   std::vector<double> reals() const;

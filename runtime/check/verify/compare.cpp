@@ -35,28 +35,9 @@ HostTensor randomInput(const plan::InputBinding &input, int64_t step, int64_t mi
   return tensor;
 }
 
-// A persistent tensor put together from the devices' shards.
-Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) {
+HostTensor gather(Executor &executor, const plan::Parameter &parameter) {
   HostTensor whole = HostTensor::zeros(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
-  int64_t width = byteSize(parameter.dtype());
-  std::vector<int64_t> strides = rowMajorStrides(whole.shape);
-  for (int64_t device : executor.devices()) {
-    if (!executor.holds(device, parameter)) continue;
-    Shard box = executor.shardShape(device, parameter);
-    ShardBytes held = executor.shard(device, parameter, ShardAccess::Read);
-    const std::byte *bytes = held.data();
-    // Runs along the last dimension are contiguous in both.
-    int64_t rank = int64_t(box.size.size()), run = rank == 0 ? 1 : box.size.back(), runs = 1;
-    for (int64_t d = 0; d + 1 < rank; ++d) runs *= box.size[size_t(d)];
-    for (int64_t r = 0; r < runs; ++r) {
-      int64_t rest = r, offset = rank == 0 ? 0 : box.begin.back();
-      for (int64_t d = rank - 2; d >= 0; --d) {
-        offset += (box.begin[size_t(d)] + rest % box.size[size_t(d)]) * strides[size_t(d)];
-        rest /= box.size[size_t(d)];
-      }
-      std::memcpy(whole.data.data() + offset * width, bytes + r * run * width, size_t(run * width));
-    }
-  }
+  executor.gather(parameter, whole.data.data());
   return whole;
 }
 
@@ -187,9 +168,7 @@ private:
         if (executor->holds(device, parameter))
           CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
                                                     executor->shard(device, parameter, ShardAccess::Replace)));
-      auto whole = gather(*executor, parameter);
-      if (!whole) return whole.status();
-      exact->state[parameter.name()] = std::move(*whole);
+      exact->state[parameter.name()] = gather(*executor, parameter);
     }
     return Status::ok();
   }
@@ -234,11 +213,7 @@ private:
   Status takeState() {
     for (const plan::Parameter &parameter : plan.parameters()) {
       HostTensor &own = exact->state[parameter.name()];
-      if (parameter.snapshot() && !isAhead(parameter)) {
-        auto whole = gather(*executor, parameter);
-        if (!whole) return whole.status();
-        own = std::move(*whole);
-      }
+      if (parameter.snapshot() && !isAhead(parameter)) own = gather(*executor, parameter);
       if (own.dtype == plan::F32) own = own.converted(plan::F64);
     }
     return Status::ok();
@@ -315,13 +290,12 @@ private:
     for (const plan::Parameter &parameter : plan.parameters()) {
       if (!isCompared(parameter)) continue;
       if (std::string fault = differingCopies(*executor, parameter); !fault.empty()) result.faults.push_back(fault);
-      auto whole = gather(*executor, parameter);
-      if (!whole) return whole.status();
+      const HostTensor whole = gather(*executor, parameter);
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
       const HostTensor &reference = exact->state.at(parameter.name());
       tensors.push_back(isAhead(parameter)
                             ? TensorComparison{.name = parameter.name()}
-                            : compareTensor(parameter.name(), *whole, reference, maskOf(noise, parameter), scale));
+                            : compareTensor(parameter.name(), whole, reference, maskOf(noise, parameter), scale));
       tensors.back().step = step;
       tensors.back().scale = scale;
     }

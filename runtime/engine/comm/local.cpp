@@ -1,8 +1,8 @@
 #include "runtime/engine/comm/local.h"
+#include "runtime/base/strided_copy.h"
 #include "runtime/base/threads/parallel.h"
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/reduce.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>

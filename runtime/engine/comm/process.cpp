@@ -1,8 +1,8 @@
 #include "runtime/engine/comm/process.h"
+#include "runtime/base/strided_copy.h"
 #include "runtime/base/threads/parallel.h"
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/reduce.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
@@ -128,9 +128,9 @@ struct Layout {
     int64_t stride, bytes; // bytes between pieces in the input; of one piece
   };
   Pieces piecesOf(const std::vector<int64_t> &shape, size_t dim, int64_t element) const {
-    std::vector<int64_t> piece = shape, strides = denseStrides(shape);
+    std::vector<int64_t> piece = shape, strides = rowMajorStrides(shape);
     piece[dim] /= count();
-    StridedCopy pack(piece, strides, denseStrides(piece), element);
+    StridedCopy pack(piece, strides, rowMajorStrides(piece), element);
     return {pack, piece[dim] * strides[dim] * element, pack.bytes()};
   }
 
@@ -174,7 +174,7 @@ struct Layout {
     int64_t element = byteSize(part.dtype);
     Pieces pieces = piecesOf(part.inputShape, static_cast<size_t>(part.splitDim), element);
     AllToAllPiece piece = pieceOf(part, count());
-    StridedCopy unpack(piece.sizes, denseStrides(piece.sizes), piece.targetStrides, element);
+    StridedCopy unpack(piece.sizes, rowMajorStrides(piece.sizes), piece.targetStrides, element);
     for (int64_t m = 0; m < count(); ++m) {
       std::byte *packed = command.stage(pieces.bytes), *theirs = m == self ? packed : command.stage(pieces.bytes);
       command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});

@@ -257,6 +257,16 @@ Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) con
 
 bool Executor::has(const std::string &routine) const { return inputCounts.contains(routine); }
 
+void Executor::gather(const plan::Parameter &parameter, std::byte *out) {
+  const std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+  for (int64_t device : devices()) {
+    if (!holds(device, parameter)) continue;
+    const Shard box = shardShape(device, parameter);
+    const ShardBytes held = shard(device, parameter, ShardAccess::Read);
+    copyBox(box.size, {box.size}, held.data(), {shape, box.begin}, out, byteSize(parameter.dtype()));
+  }
+}
+
 bool Executor::reads(const std::string &name, const std::string &input) const {
   for (const std::unique_ptr<PreparedProgram> &prepared : programs) {
     const plan::Program &program = prepared->program();

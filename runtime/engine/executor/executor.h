@@ -53,6 +53,8 @@ public:
   // The bytes of a persistent tensor on one of devices() that holds it: its local shard, dense. Only between runs.
   ShardBytes shard(int64_t device, const plan::Parameter &parameter, ShardAccess access = ShardAccess::Change);
   Shard shardShape(int64_t device, const plan::Parameter &parameter) const;
+  // The whole tensor, dense, put together from what devices() hold.
+  void gather(const plan::Parameter &parameter, std::byte *out);
 
   // Whether the plan has a routine ("step", "evaluate") of this name.
   bool has(const std::string &routine) const;

@@ -15,12 +15,12 @@ Status inCommand(const plan::Command &command, const Status &status) {
 }
 
 namespace {
-// Where a slice of a dense global array begins, and the copy of it into a dense local one.
-StridedCopy sliceCopy(const std::vector<int64_t> &global, const Shard &shard, int64_t element, int64_t &sourceOffset) {
-  std::vector<int64_t> strides = denseStrides(global);
-  sourceOffset = 0;
-  for (size_t d = 0; d < global.size(); ++d) sourceOffset += shard.begin[d] * strides[d] * element;
-  return {shard.size, strides, denseStrides(shard.size), element};
+// The copy of a slice of a dense global array into a dense local one, and the byte where it begins.
+StridedCopy sliceCopy(const google::protobuf::RepeatedField<int64_t> &shape, const Shard &shard, int64_t element,
+                      int64_t &sourceOffset) {
+  const std::vector<int64_t> global(shape.begin(), shape.end());
+  sourceOffset = BoxPlace{global, shard.begin}.offset() * element;
+  return {shard.size, rowMajorStrides(global), rowMajorStrides(shard.size), element};
 }
 } // namespace
 
@@ -61,8 +61,7 @@ Status PreparedProgram::loadConstants(const plan::Fragment &fragment, const dist
     Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, id);
     if (!shard) return shard.status();
     int64_t from = 0;
-    StridedCopy copy =
-        sliceCopy({constant.global_shape().begin(), constant.global_shape().end()}, *shard, element, from);
+    StridedCopy copy = sliceCopy(constant.global_shape(), *shard, element, from);
     std::vector<std::byte> local(static_cast<size_t>(copy.bytes()));
     copy.run(reinterpret_cast<const std::byte *>(constant.data().data()) + from, local.data());
     CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), local.data(), copy.bytes()));
@@ -77,8 +76,7 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
     Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, id);
     if (!shard) return shard.status();
     PreparedFragment::Input prepared;
-    prepared.slice = sliceCopy({input.global_shape().begin(), input.global_shape().end()}, *shard,
-                               byteSize(input.buffer().dtype()), prepared.sourceOffset);
+    prepared.slice = sliceCopy(input.global_shape(), *shard, byteSize(input.buffer().dtype()), prepared.sourceOffset);
     prepared.targetOffset = placeOf(input.buffer(), *source, fragment, slot);
     out.inputs.push_back(std::move(prepared));
   }

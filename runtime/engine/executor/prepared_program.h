@@ -5,9 +5,9 @@
 //   Status s = program.prepare(mesh, orders);
 //   program.routines[0].actions[0].fragment->lanes[computeLane][0].command->run();
 #pragma once
+#include "runtime/base/strided_copy.h"
 #include "runtime/engine/comm/communicator.h"
 #include "runtime/engine/device/device.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/engine/executor/traffic.h"
 #include "runtime/plan/action_order.h"
 #include <array>

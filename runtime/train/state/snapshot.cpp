@@ -12,46 +12,6 @@
 namespace fs = std::filesystem;
 
 namespace cleave::runtime {
-namespace {
-
-// The part of `box` that `stored` holds, in coordinates of the tensor; none if they do not meet.
-std::optional<Shard> intersection(const Shard &box, const Shard &stored) {
-  Shard common;
-  for (size_t i = 0; i < box.begin.size(); ++i) {
-    int64_t begin = std::max(box.begin[i], stored.begin[i]);
-    int64_t end = std::min(box.begin[i] + box.size[i], stored.begin[i] + stored.size[i]);
-    if (begin >= end) return std::nullopt;
-    common.begin.push_back(begin);
-    common.size.push_back(end - begin);
-  }
-  return common;
-}
-
-// Copies `common` from the dense bytes of `stored` into the dense bytes of `box`.
-void copyCommon(const Shard &common, const Shard &stored, const std::byte *from, const Shard &box, std::byte *to,
-                int64_t unit) {
-  size_t rank = common.begin.size();
-  int64_t run = rank ? common.size[rank - 1] : 1;
-  std::vector<int64_t> index(rank, 0);
-  for (bool more = true; more;) {
-    int64_t source = 0, target = 0;
-    for (size_t i = 0; i < rank; ++i) {
-      source = source * stored.size[i] + common.begin[i] + index[i] - stored.begin[i];
-      target = target * box.size[i] + common.begin[i] + index[i] - box.begin[i];
-    }
-    std::memcpy(to + target * unit, from + source * unit, static_cast<size_t>(run * unit));
-    more = false;
-    for (size_t i = rank ? rank - 1 : 0; i-- > 0;) {
-      if (++index[i] < common.size[i]) {
-        more = true;
-        break;
-      }
-      index[i] = 0;
-    }
-  }
-}
-
-} // namespace
 
 std::optional<StoredBox> parseStoredBox(const std::string &text, size_t rank) {
   StoredBox box;
@@ -137,16 +97,19 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
     return fail(fmt::format("is {} [{}], {} [{}] is wanted", runtime::name(tensor->second.dtype),
                             fmt::join(tensor->second.shape, ", "), runtime::name(dtype), fmt::join(shape, ", ")));
   int64_t unit = byteSize(dtype), wanted = elementCount(box.size), copied = 0;
-  bool inside = box.begin.size() == shape.size() && box.size.size() == shape.size();
-  for (size_t i = 0; inside && i < shape.size(); ++i)
-    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] <= shape[i] - box.size[i];
-  if (!inside || wanted < 0 || static_cast<int64_t>(out.size()) != wanted * unit)
+  if (!isInside(box, shape) || wanted < 0 || static_cast<int64_t>(out.size()) != wanted * unit)
     return fail("was asked for a part that it does not have");
   if (auto found = boxes.find(name); found != boxes.end())
     for (const Stored &stored : found->second)
       if (std::optional<Shard> common = intersection(box, stored.box)) {
         if (!isWhole(stored)) return fail("is damaged: its bytes are not those that were written");
-        copyCommon(*common, stored.box, stored.view.bytes.data(), box, out.data(), unit);
+        auto begin = [&](const Shard &held) {
+          std::vector<int64_t> within = common->begin;
+          for (size_t d = 0; d < within.size(); ++d) within[d] -= held.begin[d];
+          return within;
+        };
+        const std::vector<int64_t> from = begin(stored.box), to = begin(box);
+        copyBox(common->size, {stored.box.size, from}, stored.view.bytes.data(), {box.size, to}, out.data(), unit);
         copied += elementCount(common->size);
       }
   if (copied != wanted) return fail(fmt::format("is not whole: {} of {} elements are stored", copied, wanted));
@@ -181,11 +144,9 @@ Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, Snapsh
       auto text = (*opened)->metadata().find(name);
       std::optional<StoredBox> box;
       if (text != (*opened)->metadata().end()) box = parseStoredBox(text->second, view.shape.size());
-      bool fits = box && tensor != snapshot->content.tensors.end() && tensor->second.dtype == view.dtype &&
-                  tensor->second.shape.size() == view.shape.size();
       Stored stored{{box ? box->begin : std::vector<int64_t>(), view.shape}, view, box ? box->checksum : ""};
-      for (size_t i = 0; fits && i < view.shape.size(); ++i)
-        fits = stored.box.begin[i] >= 0 && stored.box.begin[i] <= tensor->second.shape[i] - view.shape[i];
+      bool fits = box && tensor != snapshot->content.tensors.end() && tensor->second.dtype == view.dtype &&
+                  isInside(stored.box, tensor->second.shape);
       if (!fits) return inputError(fmt::format("{}: tensor '{}' does not fit the manifest", file, name));
       snapshot->boxes[name].push_back(std::move(stored));
     }

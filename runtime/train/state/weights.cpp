@@ -16,44 +16,7 @@ namespace {
 
 // The step of the random key that initial weights use; training steps stay below it.
 constexpr uint64_t initialStep = 0xffffffff;
-
-// Calls body(offset in the tensor, offset in the box, run) for every contiguous run of a box; all in elements.
-template <typename Body> void forEachRun(std::span<const int64_t> shape, const Shard &box, Body &&body) {
-  // Trailing dimensions that the box covers whole, and the one before them, are contiguous.
-  size_t split = shape.size();
-  int64_t run = 1, inner = 1;
-  while (split > 0) {
-    --split;
-    run = box.size[split] * inner;
-    inner *= shape[split];
-    if (box.size[split] != shape[split]) break;
-  }
-  std::vector<int64_t> stride(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * shape[i];
-  int64_t total = 1, start = 0;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    total *= box.size[i];
-    start += box.begin[i] * stride[i];
-  }
-  if (total == 0) return;
-  std::vector<int64_t> index(split, 0);
-  for (int64_t done = 0; done < total; done += run) {
-    int64_t at = start;
-    for (size_t i = 0; i < split; ++i) at += index[i] * stride[i];
-    body(at, done, run);
-    for (size_t i = split; i-- > 0;) {
-      if (++index[i] < box.size[i]) break;
-      index[i] = 0;
-    }
-  }
-}
-
-Status checkBox(std::span<const int64_t> shape, const Shard &box) {
-  bool inside = box.begin.size() == shape.size() && box.size.size() == shape.size();
-  for (size_t i = 0; inside && i < shape.size(); ++i)
-    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] + box.size[i] <= shape[i];
-  return inside ? Status::ok() : inputError("a part that is asked for lies outside of its tensor");
-}
+constexpr const char *outside = "a part that is asked for lies outside of its tensor";
 
 // The shard of a parameter whose matrix [n, m] the source has as [m, n]. The parameter's own shape may be a view of it.
 Status copyTransposed(const std::byte *source, plan::DType type, const plan::Parameter &parameter,
@@ -63,7 +26,7 @@ Status copyTransposed(const std::byte *source, plan::DType type, const plan::Par
     return inputError(fmt::format("{} is not transposed to {}", name(type), name(parameter.dtype())));
   const int64_t rows = parameter.original_shape(0), columns = parameter.original_shape(1);
   const int64_t from = byteSize(type), to = byteSize(parameter.dtype());
-  forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
+  forEachRun(shard.size, {shape, shard.begin}, {shard.size}, [&](int64_t at, int64_t done, int64_t run) {
     for (int64_t i = 0; i < run; ++i) {
       const int64_t element = (at + i) % columns * rows + (at + i) / columns;
       storeFloat(parameter.dtype(), loadFloat(type, source + element * from), out + (done + i) * to);
@@ -135,7 +98,7 @@ Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const 
     const int64_t width = byteSize(run.dtype()), count = width ? run.length() / width : 0;
     Result<const std::byte *> bytes = bytesOf(run, count);
     if (!bytes) return bytes.status();
-    forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t length) {
+    forEachRun(shard.size, {shape, shard.begin}, {shard.size}, [&](int64_t at, int64_t done, int64_t length) {
       const int64_t from = std::max(at, begin), to = std::min(at + length, begin + count);
       if (from >= to || !copied) return;
       const int64_t size[] = {to - from};
@@ -151,7 +114,7 @@ void WeightReader::draw(const plan::Parameter &parameter, std::span<const int64_
                         std::span<std::byte> out) const {
   constexpr int64_t most = 4096; // elements of a piece
   std::vector<std::array<int64_t, 3>> pieces;
-  forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
+  forEachRun(shard.size, {shape, shard.begin}, {shard.size}, [&](int64_t at, int64_t done, int64_t run) {
     for (int64_t i = 0; i < run; i += most) pieces.push_back({at + i, done + i, std::min(most, run - i)});
   });
   const int64_t unit = byteSize(parameter.dtype());
@@ -170,7 +133,7 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
   auto fail = [&](const std::string &why) {
     return inputError(fmt::format("parameter '{}': {}", parameter.name(), why));
   };
-  if (Status inside = checkBox(shape, shard); !inside) return fail(inside.message());
+  if (!isInside(shard, shape)) return fail(outside);
   int64_t unit = byteSize(parameter.dtype()), count = elementCount(shard.size);
   if (unit == 0 || count < 0 || static_cast<int64_t>(out.size()) != count * unit)
     return fail("its memory has the wrong size");
@@ -207,18 +170,16 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
 
 Status copyBox(const std::byte *source, plan::DType sourceType, std::span<const int64_t> shape, const Shard &box,
                std::byte *target, plan::DType targetType) {
-  CLEAVE_RETURN_IF_ERROR(checkBox(shape, box));
+  if (!isInside(box, shape)) return inputError(outside);
   int64_t from = byteSize(sourceType), to = byteSize(targetType);
   if (from == 0 || to == 0) return inputError("an unknown element type");
   if (sourceType == targetType) {
-    forEachRun(shape, box, [&](int64_t at, int64_t done, int64_t run) {
-      std::memcpy(target + done * to, source + at * from, static_cast<size_t>(run * from));
-    });
+    copyBox(box.size, {shape, box.begin}, source, {box.size}, target, to);
     return Status::ok();
   }
   if (!isFloat(sourceType) || !isFloat(targetType))
     return inputError(fmt::format("{} is not converted to {}", name(sourceType), name(targetType)));
-  forEachRun(shape, box, [&](int64_t at, int64_t done, int64_t run) {
+  forEachRun(box.size, {shape, box.begin}, {box.size}, [&](int64_t at, int64_t done, int64_t run) {
     for (int64_t i = 0; i < run; ++i)
       storeFloat(targetType, loadFloat(sourceType, source + (at + i) * from), target + (done + i) * to);
   });

@@ -105,7 +105,7 @@ protected:
     runtime::TensorType type = partition::typeOf(function.getArgument(index).getType());
     auto given = function.getArgAttrOfType<StringAttr>(index, "cleave.role");
     StringRef role = given ? given.getValue() : StringRef("input");
-    int64_t count = runtime::elementsOf(type.shape);
+    int64_t count = runtime::elementCount(type.shape);
     if (type.dtype == plan::I64) {
       std::vector<int64_t> values(count);
       bool label = role == "label", host = role == "host";
@@ -129,7 +129,7 @@ protected:
     std::map<std::string, HostTensor> state;
     for (auto param : plain.getOps<onnx::ParamOp>()) {
       runtime::TensorType type = partition::typeOf(param.getType());
-      std::vector<double> values(runtime::elementsOf(type.shape), 0);
+      std::vector<double> values(runtime::elementCount(type.shape), 0);
       if (param.getRole() == "parameter")
         for (double &value : values) value = std::uniform_real_distribution<double>(-1, 1)(random);
       state[param.getSymName().str()] = HostTensor::ofReals(type.dtype, type.shape, values);

@@ -1,7 +1,7 @@
 #include "test/unit/cuda/fake_gpu.h"
+#include "runtime/base/strided_copy.h"
 #include "runtime/engine/comm/cuda/reduction_kernels.h"
 #include "runtime/engine/comm/reduce.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
 #include "test/unit/runtime/describe_kernels.h"
 #include <cmath>

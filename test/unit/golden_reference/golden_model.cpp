@@ -96,7 +96,7 @@ Status GoldenModel::loadWeights(const std::string &folder) {
     if (type == types.end()) continue;
     runtime::HostTensor &tensor = executor->state[type->first];
     if (param.getFill()) {
-      std::vector<double> values(runtime::elementsOf(type->second.shape), param.getFill()->convertToDouble());
+      std::vector<double> values(runtime::elementCount(type->second.shape), param.getFill()->convertToDouble());
       tensor = runtime::HostTensor::ofReals(type->second.dtype, type->second.shape, values);
       continue;
     }

@@ -148,7 +148,7 @@ std::vector<HostTensor> KernelMachine::randomInputs(unsigned seed, double low, d
   std::vector<HostTensor> inputs;
   for (Type argument : cast<func::FuncOp>(original->getBody()->front()).getArgumentTypes()) {
     runtime::TensorType type = typeOf(argument);
-    int64_t count = runtime::elementsOf(type.shape);
+    int64_t count = runtime::elementCount(type.shape);
     std::vector<double> values(count);
     std::vector<int64_t> counts(count);
     for (double &value : values) value = static_cast<float>(reals(generator));

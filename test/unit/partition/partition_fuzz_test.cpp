@@ -25,7 +25,7 @@ LogicalResult partition(ModuleOp module, int64_t bucketBytes) {
 
 HostTensor randomTensor(Type type, std::mt19937 &random) {
   runtime::TensorType wanted = typeOf(type);
-  int64_t count = runtime::elementsOf(wanted.shape);
+  int64_t count = runtime::elementCount(wanted.shape);
   if (wanted.dtype == plan::I64) {
     std::vector<int64_t> values;
     for (int64_t i = 0; i < count; ++i) values.push_back(std::uniform_int_distribution<int64_t>(-2, 1)(random));

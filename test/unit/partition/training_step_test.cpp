@@ -34,7 +34,7 @@ protected:
   // Random values in the role of an argument.
   HostTensor argument(func::FuncOp function, unsigned index) {
     runtime::TensorType type = typeOf(function.getArgument(index).getType());
-    int64_t count = runtime::elementsOf(type.shape);
+    int64_t count = runtime::elementCount(type.shape);
     auto given = function.getArgAttrOfType<StringAttr>(index, "cleave.role");
     StringRef role = given ? given.getValue() : StringRef("input");
     if (type.dtype == plan::I64) {
@@ -87,7 +87,7 @@ TEST_P(TrainingStep, equalsOneDevice) {
   std::map<std::string, HostTensor> state;
   for (auto param : whole->getOps<onnx::ParamOp>()) {
     runtime::TensorType type = typeOf(param.getType());
-    std::vector<double> values(runtime::elementsOf(type.shape), 0);
+    std::vector<double> values(runtime::elementCount(type.shape), 0);
     if (param.getRole() == "parameter")
       for (double &value : values) value = std::uniform_real_distribution<double>(-1, 1)(random);
     state[param.getSymName().str()] = HostTensor::ofReals(type.dtype, type.shape, values);

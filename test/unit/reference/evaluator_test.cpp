@@ -15,7 +15,7 @@ HostTensor real(std::vector<int64_t> shape, std::vector<double> values, DType dt
   return HostTensor::ofReals(dtype, std::move(shape), values);
 }
 HostTensor counting(std::vector<int64_t> shape) {
-  std::vector<double> values(elementsOf(shape));
+  std::vector<double> values(elementCount(shape));
   for (size_t i = 0; i < values.size(); ++i) values[i] = double(i);
   return real(std::move(shape), values);
 }
@@ -115,7 +115,7 @@ TEST(Evaluator, ConvolutionsAreAdjointToEachOther) {
                   {"groups", Ints{2}}};
   std::vector<int64_t> xShape{2, 4, 5, 6}, wShape{6, 2, 3, 2}, yShape{2, 6, 2, 6};
   auto wavy = [](std::vector<int64_t> shape, double speed) {
-    std::vector<double> values(elementsOf(shape));
+    std::vector<double> values(elementCount(shape));
     for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(speed * double(i));
     return real(std::move(shape), values, plan::F64);
   };

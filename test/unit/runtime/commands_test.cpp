@@ -1,6 +1,6 @@
 // Every command of the CPU device against plain loops in double.
+#include "runtime/base/strided_copy.h"
 #include "runtime/engine/device/cpu/cpu_device.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/plan/verify/verify.h"

@@ -48,7 +48,7 @@ public:
     for (auto param : module->getOps<onnx::ParamOp>()) {
       auto type = types.find(param.getSymName().str());
       if (type == types.end() || !param.getFill()) continue;
-      std::vector<double> values(runtime::elementsOf(type->second.shape), param.getFill()->convertToDouble());
+      std::vector<double> values(runtime::elementCount(type->second.shape), param.getFill()->convertToDouble());
       executor->state[type->first] = runtime::HostTensor::ofReals(type->second.dtype, type->second.shape, values);
     }
     return executor;
@@ -65,7 +65,7 @@ private:
 inline runtime::HostTensor randomTensor(std::mt19937_64 &random, const std::vector<int64_t> &shape, double low,
                                         double high) {
   std::uniform_real_distribution<double> uniform(low, high);
-  std::vector<double> values(runtime::elementsOf(shape));
+  std::vector<double> values(runtime::elementCount(shape));
   for (double &value : values) value = uniform(random);
   return runtime::HostTensor::ofReals(plan::F64, shape, values);
 }

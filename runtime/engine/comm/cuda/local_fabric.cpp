@@ -2,7 +2,6 @@
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/cuda/reduction_kernels.h"
 #include "runtime/engine/comm/cuda/strided_pieces.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "runtime/engine/comm/cuda/nccl_fabric.h"
+#include "runtime/base/boxes.h"
 #include "runtime/engine/comm/all_to_all.h"
 #include "runtime/engine/comm/cuda/strided_pieces.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
@@ -341,7 +341,7 @@ Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collectiv
     if (command->op == plan::Collective::ALL_TO_ALL) {
       AllToAllPiece piece = pieceOf(part, count);
       part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
-      std::vector<int64_t> packed = denseStrides(piece.sizes);
+      std::vector<int64_t> packed = rowMajorStrides(piece.sizes);
       part.pieceBytes = whole / count;
       part.piece = rectanglesOf(piece.sizes, piece.sourceStrides, packed, part.element);
       part.unpack = rectanglesOf(piece.sizes, packed, piece.targetStrides, part.element);

@@ -1,7 +1,7 @@
 // Copies, fills, cumulative sums, the check for non-finite values, and launches of compiled kernels.
+#include "runtime/base/strided_copy.h"
 #include "runtime/base/threads/parallel.h"
 #include "runtime/engine/device/cpu/widened_command.h"
-#include "runtime/engine/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"

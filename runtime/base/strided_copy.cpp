@@ -1,16 +1,9 @@
-#include "runtime/engine/device/strided_copy.h"
+#include "runtime/base/strided_copy.h"
 #include "runtime/base/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 
 namespace cleave::runtime {
-
-std::vector<int64_t> denseStrides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t d = shape.size(); d-- > 0;) strides[d] = step, step *= shape[d];
-  return strides;
-}
 
 StridedCopy::StridedCopy(std::vector<int64_t> sizes, std::vector<int64_t> sourceStrides,
                          std::vector<int64_t> targetStrides, int64_t elementBytes)

@@ -36,7 +36,4 @@ private:
   void runTile(const std::byte *source, std::byte *target) const;
 };
 
-// Row-major strides of a dense shape, in elements.
-std::vector<int64_t> denseStrides(const std::vector<int64_t> &shape);
-
 } // namespace cleave::runtime
