@@ -1,58 +1,30 @@
 #include "runtime/plan/float_convert.h"
 #include "runtime/base/narrow_floats.h"
+#include "runtime/plan/dtype.h"
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 
 namespace cleave::runtime {
 namespace {
 
-double halfToDouble(uint16_t half) {
-  int exponent = half >> 10 & 31, fraction = half & 1023;
-  double magnitude = exponent == 0    ? std::ldexp(fraction, -24)
-                     : exponent == 31 ? (fraction ? NAN : INFINITY)
-                                      : std::ldexp(1024 + fraction, exponent - 25);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
-
-uint16_t doubleToHalf(double value) {
-  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  double magnitude = std::fabs(value);
-  if (std::isnan(value)) return sign | 0x7e00;
-  if (magnitude == 0) return sign;
-  if (magnitude >= 65520.0) return sign | 0x7c00;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);        // magnitude = m * 2^exponent, m in [0.5, 1)
-  int unit = std::max(exponent - 11, -24); // of the last place
-  auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
-  // Subnormals have unit 2^-24 and no hidden bit; the carry of rounding moves into the exponent by itself.
-  int bits = unit == -24 && units < 1024 ? units : ((unit + 25) << 10) + (units - 1024);
-  return static_cast<uint16_t>(sign | bits);
-}
-
-uint16_t doubleToBf16(double value) {
-  auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-// A float of 8 bits: bits of its fraction, exponent of its smallest normal number, largest number.
-struct Eight {
+// A narrow float: bits of its fraction, exponent of its smallest normal number, what larger numbers become (of a half
+// the number whose bits are infinity's), its NaN.
+struct Format {
   int fraction, least;
   double largest;
+  unsigned nan;
 };
-constexpr Eight e4m3{3, -6, 448}, e5m2{2, -14, 57344};
+constexpr Format half{10, -14, 65536, 0x7e00}, e4m3{3, -6, 448, 0x7f}, e5m2{2, -14, 57344, 0x7f};
 
-uint8_t doubleToEight(const Eight &type, double value) {
-  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return sign | 0x7f;
+template <typename Bits> Bits narrowed(const Format &type, double value) {
+  const unsigned sign = std::signbit(value) ? 1u << (8 * sizeof(Bits) - 1) : 0;
+  if (std::isnan(value)) return static_cast<Bits>(sign | type.nan);
   const double magnitude = std::min(std::fabs(value), type.largest);
   const int exponent = magnitude < std::ldexp(1, type.least) ? type.least : std::ilogb(magnitude);
   // In units of the last place; a carry runs into the exponent as it should.
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction - exponent)));
-  return static_cast<uint8_t>(sign | (units + ((exponent - type.least) << type.fraction)));
+  return static_cast<Bits>(sign | static_cast<unsigned>(units + ((exponent - type.least) << type.fraction)));
 }
 
 template <typename Bits> Bits load(const std::byte *from) {
@@ -72,9 +44,9 @@ double loadFloat(plan::DType dtype, const std::byte *from) {
   case plan::F64:
     return load<double>(from);
   case plan::F16:
-    return halfToDouble(load<uint16_t>(from));
+    return floatOfHalf(load<uint16_t>(from));
   case plan::BF16:
-    return std::bit_cast<float>(uint32_t(load<uint16_t>(from)) << 16);
+    return floatOfBrain(load<uint16_t>(from));
   case plan::F8E4M3:
     return floatOfE4M3(load<uint8_t>(from));
   case plan::F8E5M2:
@@ -91,16 +63,35 @@ void storeFloat(plan::DType dtype, double value, std::byte *to) {
   case plan::F64:
     return store(to, value);
   case plan::F16:
-    return store(to, doubleToHalf(value));
+    return store(to, narrowed<uint16_t>(half, value));
   case plan::BF16:
-    return store(to, doubleToBf16(value));
+    return store(to, brainOfFloat(static_cast<float>(value)));
   case plan::F8E4M3:
-    return store(to, doubleToEight(e4m3, value));
+    return store(to, narrowed<uint8_t>(e4m3, value));
   case plan::F8E5M2:
-    return store(to, doubleToEight(e5m2, value));
+    return store(to, narrowed<uint8_t>(e5m2, value));
   default:
     return;
   }
+}
+
+double loadNumber(plan::DType dtype, const std::byte *from) {
+  double number = 0;
+  auto visit = [&](auto zero) { number = static_cast<double>(load<decltype(zero)>(from)); };
+  return visitElementType(dtype, visit) ? number : loadFloat(dtype, from);
+}
+
+int64_t loadInteger(plan::DType dtype, const std::byte *from) {
+  int64_t number = 0;
+  auto visit = [&](auto zero) { number = static_cast<int64_t>(load<decltype(zero)>(from)); };
+  visitElementType(dtype, visit);
+  return number;
+}
+
+void storeNumber(plan::DType dtype, double value, std::byte *to) {
+  if (isFloat(dtype)) return storeFloat(dtype, value, to);
+  const auto whole = static_cast<int64_t>(value);
+  std::memcpy(to, &whole, static_cast<size_t>(byteSize(dtype))); // little-endian
 }
 
 } // namespace cleave::runtime

@@ -18,12 +18,6 @@ const std::set<std::string> unaryNames = {"Abs",   "Sign",    "Exp",   "Log",   
 const std::set<std::string> binaryNames = {"Pow", "Max",   "Min",  "Mod",         "And",     "Or",
                                            "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
 
-template <typename T> T valueOf(const char *bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
 std::vector<int64_t> intsOf(const plan::GraphNode &node, const std::string &name) {
   auto found = node.attributes().find(name);
   if (found == node.attributes().end()) throw Unproved{fmt::format("it has no attribute '{}'", name)};
@@ -81,46 +75,12 @@ Term Operations::at(const Tensor &tensor, const std::vector<Index> &index) {
 Term Operations::atLinear(const Tensor &tensor, Index linear) { return at(tensor, places(linear, tensor.shape)); }
 
 Term Operations::number(const char *bytes, plan::DType dtype) {
-  switch (dtype) {
-  case plan::F32:
-    return store.number(valueOf<float>(bytes));
-  case plan::F64:
-    return store.number(valueOf<double>(bytes));
-  case plan::I8:
-    return store.number(valueOf<int8_t>(bytes));
-  case plan::I16:
-    return store.number(valueOf<int16_t>(bytes));
-  case plan::I32:
-    return store.number(valueOf<int32_t>(bytes));
-  case plan::U8:
-  case plan::BOOL:
-    return store.number(valueOf<uint8_t>(bytes));
-  case plan::U16:
-    return store.number(valueOf<uint16_t>(bytes));
-  case plan::U32:
-    return store.number(valueOf<uint32_t>(bytes));
-  case plan::I64:
-    if (int64_t value = valueOf<int64_t>(bytes); std::abs(value) < (int64_t(1) << 53))
-      return store.number(static_cast<double>(value));
-    return store.leaf(fmt::format("integer {}", valueOf<int64_t>(bytes)), {});
-  case plan::F8E4M3:
-  case plan::F8E5M2:
-    return store.number(runtime::loadFloat(dtype, reinterpret_cast<const std::byte *>(bytes)));
-  default: {
-    const auto bits = valueOf<uint16_t>(bytes);
-    if (dtype == plan::BF16) {
-      const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-      return store.number(valueOf<float>(reinterpret_cast<const char *>(&wide)));
-    }
-    if (dtype == plan::F16) {
-      const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
-      const double sign = bits >> 15 ? -1 : 1;
-      if (exponent == 31) return store.number(fraction ? NAN : sign * INFINITY);
-      return store.number(sign * std::ldexp(exponent ? 1024 + fraction : fraction, (exponent ? exponent : 1) - 25));
-    }
-    throw Unproved{"a constant of an unknown type"};
-  }
-  }
+  const auto *from = reinterpret_cast<const std::byte *>(bytes);
+  if (dtype == plan::U64 || runtime::byteSize(dtype) == 0) throw Unproved{"a constant of an unknown type"};
+  if (dtype == plan::I64)
+    if (const int64_t value = runtime::loadInteger(dtype, from); std::abs(value) >= (int64_t(1) << 53))
+      return store.leaf(fmt::format("integer {}", value), {});
+  return store.number(runtime::loadNumber(dtype, from));
 }
 
 Tensor Operations::constant(const std::string &bytes, const TensorType &type) {

@@ -36,7 +36,8 @@ struct HostTensor {
   // Every element converted; U64 above 2^63 comes out of integers() as its two's complement.
   std::vector<double> reals() const;
   std::vector<int64_t> integers() const;
-  // Overwrites all elements, rounding to dtype (integers wrap, BOOL is value != 0). Sizes must agree.
+  // Overwrites all elements, rounding to dtype straight from the double (integers wrap, BOOL is value != 0). Sizes must
+  // agree.
   void setReals(const double *values);
   void setIntegers(const int64_t *values);
   HostTensor converted(DType to) const; // Cast's rules: float to integer truncates, to BOOL is x != 0
@@ -44,10 +45,5 @@ struct HostTensor {
   template <typename T> T *as() { return reinterpret_cast<T *>(data.data()); }
   template <typename T> const T *as() const { return reinterpret_cast<const T *>(data.data()); }
 };
-
-float halfToFloat(uint16_t bits);
-uint16_t floatToHalf(double value); // round to nearest even, straight from the double
-float bfloatToFloat(uint16_t bits);
-uint16_t floatToBfloat(double value);
 
 } // namespace cleave::runtime

@@ -2,9 +2,9 @@
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -129,29 +129,6 @@ Traffic &PreparedProgram::trafficOf(const plan::Fragment &fragment, const plan::
   return known.emplace_back(kind);
 }
 
-namespace {
-double number(const std::byte *bytes, plan::DType dtype) {
-  auto as = [&](auto zero) {
-    std::memcpy(&zero, bytes, sizeof zero);
-    return static_cast<double>(zero);
-  };
-  switch (dtype) {
-  case plan::F32:
-    return as(float{});
-  case plan::F64:
-    return as(double{});
-  case plan::I32:
-    return as(int32_t{});
-  case plan::I64:
-    return as(int64_t{});
-  case plan::BOOL:
-    return as(uint8_t{});
-  default:
-    return std::nan("");
-  }
-}
-} // namespace
-
 const plan::Action *PreparedProgram::lastAction(int routine) const {
   const auto &actions = source->routines(routine).actions();
   return actions.empty() ? nullptr : &*actions.rbegin();
@@ -171,7 +148,7 @@ std::vector<PreparedProgram::Output> PreparedProgram::outputsOf(int routine) con
 }
 
 double PreparedProgram::numberOf(const Output &output, const std::byte *bytes) {
-  return output.bytes ? number(bytes, output.dtype) : std::nan("");
+  return output.bytes ? loadNumber(output.dtype, bytes) : std::nan("");
 }
 
 Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {

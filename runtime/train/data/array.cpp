@@ -62,16 +62,6 @@ template <typename To, typename From> void convert(const std::byte *from, int64_
   }
 }
 
-template <typename To> bool convertTo(plan::DType type, const std::byte *from, int64_t count, std::byte *out) {
-  auto is = [&](plan::DType one, auto number) {
-    if (type == one) convert<To, decltype(number)>(from, count, out);
-    return type == one;
-  };
-  return is(plan::I8, int8_t()) || is(plan::I16, int16_t()) || is(plan::I32, int32_t()) || is(plan::I64, int64_t()) ||
-         is(plan::U8, uint8_t()) || is(plan::BOOL, uint8_t()) || is(plan::U16, uint16_t()) ||
-         is(plan::U32, uint32_t()) || is(plan::U64, uint64_t());
-}
-
 } // namespace
 
 Result<Array> parseNpy(std::string_view bytes, std::shared_ptr<const void> storage, const std::string &what) {
@@ -162,29 +152,17 @@ Status convertElements(const Array &array, int64_t begin, int64_t count, plan::D
     return Status::ok();
   }
   if (to == plan::F16 || to == plan::BF16) {
-    std::vector<double> values(static_cast<size_t>(count));
-    if (convertTo<double>(array.dtype, from, count, reinterpret_cast<std::byte *>(values.data()))) {
-      for (int64_t i = 0; i < count; ++i) storeFloat(to, values[static_cast<size_t>(i)], out + i * byteSize(to));
-      return Status::ok();
-    }
+    for (int64_t i = 0; i < count; ++i)
+      storeFloat(to, loadNumber(array.dtype, from + i * byteSize(array.dtype)), out + i * byteSize(to));
+    return Status::ok();
   }
-  bool done = false;
-  switch (to) {
-  case plan::F32:
-    done = convertTo<float>(array.dtype, from, count, out);
-    break;
-  case plan::F64:
-    done = convertTo<double>(array.dtype, from, count, out);
-    break;
-  case plan::I64:
-    done = convertTo<int64_t>(array.dtype, from, count, out);
-    break;
-  case plan::I32:
-    done = convertTo<int32_t>(array.dtype, from, count, out);
-    break;
-  default:
-    break;
-  }
+  auto convertTo = [&](auto zero) {
+    return visitElementType(array.dtype, [&](auto of) { convert<decltype(zero), decltype(of)>(from, count, out); });
+  };
+  const bool done = to == plan::F32   ? convertTo(float{})
+                    : to == plan::F64 ? convertTo(double{})
+                    : to == plan::I64 ? convertTo(int64_t{})
+                                      : to == plan::I32 && convertTo(int32_t{});
   if (!done) return inputError(fmt::format("an array of {} cannot serve as {}", name(array.dtype), name(to)));
   return Status::ok();
 }

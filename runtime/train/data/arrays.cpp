@@ -1,4 +1,5 @@
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/ragged.h"

@@ -1,10 +1,10 @@
 #include "runtime/train/data/dataset.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/lengths.h"
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,14 +43,7 @@ Status checkRange(const Field &field, std::span<const std::byte> values, const s
     return Status::ok();
   const int64_t unit = byteSize(field.dtype), count = std::ssize(values) / unit;
   for (int64_t i = 0; i < count; ++i) {
-    int64_t value = 0;
-    if (field.dtype == plan::I64) {
-      std::memcpy(&value, values.data() + i * unit, 8);
-    } else {
-      int32_t narrow = 0;
-      std::memcpy(&narrow, values.data() + i * unit, 4);
-      value = narrow;
-    }
+    const int64_t value = loadInteger(field.dtype, values.data() + i * unit);
     if ((value >= *field.least && value < field.upperBound) || std::ranges::count(field.ignored, value)) continue;
     const std::string from = path.empty() ? "" : path + ": ";
     const std::string at =

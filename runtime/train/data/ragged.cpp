@@ -1,5 +1,6 @@
 #include "runtime/train/data/ragged.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
 #include <algorithm>

@@ -64,12 +64,6 @@ std::string fillAdvice(const std::string &name) {
                      fmt::join(words, ", "));
 }
 
-void storeNumber(plan::DType type, double value, std::byte *out) {
-  if (isFloat(type)) return storeFloat(type, value, out);
-  const auto whole = static_cast<int64_t>(value);
-  std::memcpy(out, &whole, static_cast<size_t>(byteSize(type))); // little-endian
-}
-
 namespace {
 
 class SequenceDataset : public Dataset {

@@ -16,7 +16,6 @@ Status checkFill(const Field &field, Content content, const DataSettings &settin
 std::string filledText(const std::vector<Field> &fields, const std::vector<Content> &contents);
 // What to write for a field that nothing is known of.
 std::string fillAdvice(const std::string &name);
-void storeNumber(plan::DType type, double value, std::byte *out);
 
 // `stride` is between the beginnings of neighbouring samples (1: CharDataset).
 struct SequenceSettings {

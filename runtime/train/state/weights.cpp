@@ -35,16 +35,6 @@ Status copyTransposed(const std::byte *source, plan::DType type, const plan::Par
   return Status::ok();
 }
 
-Status writeValue(plan::DType dtype, double value, std::byte *out) {
-  if (isFloat(dtype)) {
-    storeFloat(dtype, value, out);
-    return Status::ok();
-  }
-  int64_t integer = static_cast<int64_t>(value);
-  std::memcpy(out, &integer, static_cast<size_t>(byteSize(dtype)));
-  return Status::ok();
-}
-
 } // namespace
 
 WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath, WeightCheck check)
@@ -153,7 +143,7 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
   }
   case plan::Parameter::kFill:
     if (count == 0) return Status::ok();
-    CLEAVE_RETURN_IF_ERROR(writeValue(parameter.dtype(), parameter.fill(), out.data()));
+    storeNumber(parameter.dtype(), parameter.fill(), out.data());
     for (size_t done = static_cast<size_t>(unit); done < out.size(); done *= 2) // as many again
       std::memcpy(out.data() + done, out.data(), std::min(done, out.size() - done));
     return Status::ok();

@@ -38,17 +38,24 @@ TEST(Evaluator, RoundsToTheResultTypeOrKeepsDoubles) {
 }
 
 TEST(Evaluator, HalfAndBfloatRoundToNearestEven) {
+  auto rounded = [](plan::DType type, double value) {
+    return HostTensor::ofReals(type, {}, {value}).as<uint16_t>()[0];
+  };
   // ties: 1 + 2^-11 lies between 1 and 1 + 2^-10; 65520 is the first value that rounds to infinity
-  EXPECT_EQ(floatToHalf(1 + 0x1p-11), 0x3c00);
-  EXPECT_EQ(floatToHalf(1 + 3 * 0x1p-11), 0x3c02);
-  EXPECT_EQ(floatToHalf(65519), 0x7bff);
-  EXPECT_EQ(floatToHalf(65520), 0x7c00);
-  EXPECT_EQ(floatToHalf(0x1p-24), 0x0001);
-  EXPECT_EQ(floatToHalf(-0x1p-25), 0x8000);
-  EXPECT_EQ(floatToBfloat(1 + 0x1p-8), 0x3f80);
-  EXPECT_EQ(floatToBfloat(1 + 0x1p-8 + 0x1p-40), 0x3f81); // double rounding would give 0x3f80
-  for (int bits = 0; bits < 0x7c00; ++bits) ASSERT_EQ(floatToHalf(halfToFloat(uint16_t(bits))), bits);
-  for (int bits = 0; bits <= 0x7f80; ++bits) ASSERT_EQ(floatToBfloat(bfloatToFloat(uint16_t(bits))), bits);
+  EXPECT_EQ(rounded(plan::F16, 1 + 0x1p-11), 0x3c00);
+  EXPECT_EQ(rounded(plan::F16, 1 + 3 * 0x1p-11), 0x3c02);
+  EXPECT_EQ(rounded(plan::F16, 65519), 0x7bff);
+  EXPECT_EQ(rounded(plan::F16, 65520), 0x7c00);
+  EXPECT_EQ(rounded(plan::F16, 0x1p-24), 0x0001);
+  EXPECT_EQ(rounded(plan::F16, -0x1p-25), 0x8000);
+  EXPECT_EQ(rounded(plan::BF16, 1 + 0x1p-8), 0x3f80);
+  EXPECT_EQ(rounded(plan::BF16, 1 + 0x1p-8 + 0x1p-40), 0x3f81); // double rounding would give 0x3f80
+  for (auto [type, infinity] : {std::pair{plan::F16, 0x7c00}, std::pair{plan::BF16, 0x7f80}})
+    for (int bits = 0; bits <= infinity; ++bits) {
+      HostTensor tensor = HostTensor::zeros(type, {});
+      tensor.as<uint16_t>()[0] = uint16_t(bits);
+      ASSERT_EQ(rounded(type, tensor.reals()[0]), bits);
+    }
 }
 
 TEST(Evaluator, IntegersWrapAndDivideAsPython) {
