@@ -1,4 +1,5 @@
 #include "runtime/plan/collective_parts.h"
+#include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -70,14 +71,24 @@ PartRange ownPiece(const CollectivePart &part, int64_t members, int64_t self) {
   return {begin, std::min(total, begin + piece) - begin};
 }
 
-int64_t sentBytes(plan::Collective::Op op, const std::vector<CollectivePart> &parts, int64_t members, int64_t self) {
+Result<CollectiveGroup> groupOf(const plan::Collective &collective, const dist::Mesh &mesh, int64_t device) {
+  CollectiveGroup group{.members = mesh.group(device, axesOf(collective.axes()))};
+  group.self = std::ranges::find(group.members, device) - group.members.begin();
+  Result<std::vector<CollectivePart>> parts = partsOf(collective, group.count());
+  if (!parts) return parts.status();
+  group.parts = std::move(*parts);
+  return group;
+}
+
+int64_t sentBytes(plan::Collective::Op op, const CollectiveGroup &group) {
   int64_t bytes = 0;
-  for (const CollectivePart &part : parts) {
-    const int64_t whole = part.elements(), others = members - 1, own = ownPiece(part, members, self).count;
+  for (const CollectivePart &part : group.parts) {
+    const int64_t members = group.count(), others = members - 1, whole = part.elements();
+    const int64_t own = ownPiece(part, members, group.self).count;
     bytes += byteSize(part.dtype) * (op == plan::Collective::ALL_REDUCE   ? whole - own + others * own
                                      : op == plan::Collective::ALL_TO_ALL ? others * whole / members
                                      : op == plan::Collective::SHIFT      ? (part.distance ? whole : 0)
-                                     : op == plan::Collective::BROADCAST  ? (self == 0 ? others * whole : 0)
+                                     : op == plan::Collective::BROADCAST  ? (group.self == 0 ? others * whole : 0)
                                                                           : others * whole);
   }
   return bytes;

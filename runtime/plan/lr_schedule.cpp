@@ -1,8 +1,8 @@
 #include "runtime/plan/lr_schedule.h"
+#include "runtime/base/packed.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <numbers>
 
@@ -38,24 +38,20 @@ Status checkSchedule(const plan::Schedule &schedule) {
 }
 
 namespace {
-template <typename T> void append(std::string &bytes, T value) {
-  bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
-}
-
 Status appendNumber(std::string &bytes, plan::DType dtype, double value) {
   if (dtype == plan::F32)
-    append(bytes, static_cast<float>(value));
+    bytes += packed(static_cast<float>(value));
   else if (dtype == plan::F64)
-    append(bytes, value);
+    bytes += packed(value);
   else
     return inputError(fmt::format("a host scalar of type {}", name(dtype)));
   return Status::ok();
 }
 Status appendInteger(std::string &bytes, plan::DType dtype, uint64_t value) {
   if (byteSize(dtype) == 8 && dtype != plan::F64)
-    append(bytes, value);
+    bytes += packed(value);
   else if (dtype == plan::I32 || dtype == plan::U32)
-    append(bytes, static_cast<uint32_t>(value));
+    bytes += packed(static_cast<uint32_t>(value));
   else
     return inputError(fmt::format("an integer host scalar of type {}", name(dtype)));
   return Status::ok();

@@ -2,6 +2,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/folder.h"
 #include "runtime/base/mapped_file.h"
+#include "runtime/base/packed.h"
 #include "runtime/train/state/safetensors.h"
 #include <algorithm>
 #include <cerrno>
@@ -37,16 +38,6 @@ Json boxesOf(const SafetensorsFile &file) {
     boxes.push_back({name, begin, view.shape});
   }
   return boxes;
-}
-
-void appendNumber(std::string &text, int64_t number) { text.append(reinterpret_cast<const char *>(&number), 8); }
-
-int64_t takeNumber(std::string_view &text) {
-  int64_t number = 0;
-  if (text.size() < 8) return -2;
-  std::memcpy(&number, text.data(), 8);
-  text.remove_prefix(8);
-  return number;
 }
 
 } // namespace
@@ -307,8 +298,7 @@ Status Mirror::fetch(const std::string &where, const std::map<int, Json> &reques
       if (!file.is_number_integer()) continue;
       Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(where + "/" + fileName(file.get<int64_t>()));
       if (!bytes) return bytes.status();
-      appendNumber(blob.bytes, file.get<int64_t>());
-      appendNumber(blob.bytes, static_cast<int64_t>((*bytes)->bytes().size()));
+      blob.bytes += packed(file.get<int64_t>()) + packed(int64_t(std::ssize((*bytes)->bytes())));
       blob.bytes += (*bytes)->bytes();
     }
   }
@@ -318,8 +308,8 @@ Status Mirror::fetch(const std::string &where, const std::map<int, Json> &reques
   fs::create_directories(where, failure);
   for (std::string_view text : *received)
     while (!text.empty()) {
-      const int64_t file = takeNumber(text), bytes = takeNumber(text);
-      if (file < manifestFile || bytes < 0 || bytes > static_cast<int64_t>(text.size()))
+      int64_t file = 0, bytes = 0;
+      if (!unpack(text, file) || !unpack(text, bytes) || file < manifestFile || bytes < 0 || bytes > std::ssize(text))
         return runError("another process sent files that cannot be read");
       CLEAVE_RETURN_IF_ERROR(
           writeFileAtomically(text.substr(0, static_cast<size_t>(bytes)), where + "/" + fileName(file)));

@@ -1,4 +1,5 @@
 #include "runtime/engine/comm/control_plane.h"
+#include "runtime/base/packed.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
@@ -9,17 +10,6 @@ namespace cleave::runtime {
 namespace {
 
 constexpr double secondsPerLevel = 0.25; // that a rank waits longer than its children, so that they tell who is silent
-
-template <typename T> std::string bytesOf(const T &value) {
-  return {reinterpret_cast<const char *>(&value), sizeof value};
-}
-
-template <typename T> bool take(std::string_view &text, T &value) {
-  if (text.size() < sizeof value) return false;
-  std::memcpy(&value, text.data(), sizeof value);
-  text.remove_prefix(sizeof value);
-  return true;
-}
 
 std::string concatenate(const std::vector<std::string> &parts) { return fmt::format("{}", fmt::join(parts, "")); }
 
@@ -61,9 +51,9 @@ Result<bool> ControlPlane::allEqual(uint64_t digest, TimeLimit limit) {
   auto same = [](const std::vector<std::string> &all) {
     return std::ranges::count(all, all.front()) == std::ssize(all) ? all.front() : std::string("different");
   };
-  Result<std::string> result = run(bytesOf(digest), same, limit);
+  Result<std::string> result = run(packed(digest), same, limit);
   if (!result) return result.status();
-  return *result == bytesOf(digest);
+  return *result == packed(digest);
 }
 
 Result<uint64_t> ControlPlane::allReduceMax(uint64_t mine, TimeLimit limit) {
@@ -71,15 +61,15 @@ Result<uint64_t> ControlPlane::allReduceMax(uint64_t mine, TimeLimit limit) {
     uint64_t most = 0;
     for (std::string_view text : all) {
       uint64_t value = 0;
-      if (take(text, value)) most = std::max(most, value);
+      if (unpack(text, value)) most = std::max(most, value);
     }
-    return bytesOf(most);
+    return packed(most);
   };
-  Result<std::string> result = run(bytesOf(mine), largest, limit);
+  Result<std::string> result = run(packed(mine), largest, limit);
   if (!result) return result.status();
   uint64_t value = 0;
   std::string_view text = *result;
-  if (!take(text, value)) return runError("rank 0 sent no number");
+  if (!unpack(text, value)) return runError("rank 0 sent no number");
   return value;
 }
 
@@ -95,14 +85,14 @@ Status ControlPlane::broadcast(std::span<std::byte> bytes, TimeLimit limit) {
 }
 
 Result<std::vector<std::string>> ControlPlane::allGather(const std::string &mine, TimeLimit limit) {
-  Result<std::string> all =
-      run(bytesOf(int32_t(rank())) + bytesOf(int64_t(std::ssize(mine))) + mine, concatenate, limit);
+  Result<std::string> all = run(packed(int32_t(rank())) + packed(int64_t(std::ssize(mine))) + mine, concatenate, limit);
   if (!all) return all.status();
   std::vector<std::string> byRank(static_cast<size_t>(size()));
   for (std::string_view rest = *all; !rest.empty();) {
     int32_t rank = 0;
     int64_t bytes = 0;
-    if (!take(rest, rank) || !take(rest, bytes) || rank < 0 || rank >= size() || bytes < 0 || bytes > std::ssize(rest))
+    if (!unpack(rest, rank) || !unpack(rest, bytes) || rank < 0 || rank >= size() || bytes < 0 ||
+        bytes > std::ssize(rest))
       return runError("what the ranks gathered cannot be read");
     byRank[static_cast<size_t>(rank)] = rest.substr(0, static_cast<size_t>(bytes));
     rest.remove_prefix(static_cast<size_t>(bytes));

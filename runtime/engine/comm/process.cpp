@@ -211,19 +211,18 @@ struct Layout {
 } // namespace
 
 Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
-  std::vector<int64_t> members = mesh.group(device, axesOf(collective.axes()));
-  auto count = static_cast<int64_t>(members.size());
-  if (count > ProcessCollective::maxMembers) return inputError(fmt::format("a group of {} processes", count));
-  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
-  if (!parts) return parts.status();
+  Result<CollectiveGroup> group = groupOf(collective, mesh, device);
+  if (!group) return group.status();
+  if (group->count() > ProcessCollective::maxMembers)
+    return inputError(fmt::format("a group of {} processes", group->count()));
   if (mesh.axes.size() > maxAxes)
     return inputError(fmt::format("a mesh of {} axes; at most {} are allowed", mesh.axes.size(), maxAxes));
   if (lane > Transport::communicationLane) return inputError(fmt::format("a collective in lane {}", lane));
   const auto on = static_cast<Transport::Lane>(lane);
-  for (int64_t member : members) transport->need(on, static_cast<int>(member));
+  for (int64_t member : group->members) transport->need(on, static_cast<int>(member));
   auto command = std::make_unique<ProcessCollective>(transport->endpoint(on), flag, tagOf(mesh, collective));
-  Layout layout{*command, members, std::find(members.begin(), members.end(), device) - members.begin(), arena};
-  for (const CollectivePart &part : *parts) {
+  Layout layout{*command, group->members, group->self, arena};
+  for (const CollectivePart &part : group->parts) {
     ReduceFunction reduce = reduceFunction(part.dtype, collective.reduce());
     switch (collective.op()) {
     case plan::Collective::ALL_REDUCE:

@@ -107,13 +107,9 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
     bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
                   evaluate(command.transfer().peer(), mesh, id) != id;
     if (isSend) item.sentBytes = byteSize(command.transfer().buffer());
-    if (command.has_collective()) {
-      const std::vector<int64_t> members = mesh.group(id, axesOf(command.collective().axes()));
-      const auto count = static_cast<int64_t>(members.size());
-      if (auto parts = partsOf(command.collective(), count); parts)
-        item.sentBytes =
-            sentBytes(command.collective().op(), *parts, count, std::ranges::find(members, id) - members.begin());
-    }
+    if (command.has_collective())
+      if (auto group = groupOf(command.collective(), mesh, id); group)
+        item.sentBytes = sentBytes(command.collective().op(), *group);
     if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
     out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
   }

@@ -1,4 +1,5 @@
 #include "runtime/engine/probe/trial_plan.h"
+#include "runtime/base/packed.h"
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/executor/trace.h"
 #include "runtime/plan/dtype.h"
@@ -124,8 +125,7 @@ void TrialPlan::addFill() {
   plan::Buffer &target = *command.mutable_fill()->mutable_target();
   target.set_dtype(plan::F32);
   target.add_shape(top / 4);
-  float one = 1;
-  command.mutable_fill()->set_value(std::string(reinterpret_cast<const char *>(&one), sizeof one));
+  command.mutable_fill()->set_value(packed(1.0f));
   plan::Routine &routine = *program.add_routines();
   routine.set_name("evaluate");
   routine.add_actions()->set_fragment(1);

@@ -1,4 +1,5 @@
 #include "runtime/train/state/safetensors.h"
+#include "runtime/base/packed.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cstring>
@@ -84,8 +85,7 @@ SafetensorsWriter::create(const std::string &path, std::span<const TensorHeader>
   if (!file) return ofRun(file.status());
   std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(path, std::move(*file)));
   writer->left = end;
-  CLEAVE_RETURN_IF_ERROR(ofRun(writer->file.write({reinterpret_cast<const char *>(&length), 8})));
-  CLEAVE_RETURN_IF_ERROR(ofRun(writer->file.write(text)));
+  CLEAVE_RETURN_IF_ERROR(ofRun(writer->file.write(packed(length) + text)));
   return writer;
 }
 

@@ -161,19 +161,16 @@ Status LocalStreamFabric::needReduction(Gpu &gpu, const std::string &name) {
 }
 
 Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
-  std::vector<int64_t> members = mesh.group(device, axesOf(collective.axes()));
-  auto count = static_cast<int64_t>(members.size());
-  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
-  if (!parts) return parts.status();
+  Result<CollectiveGroup> group = groupOf(collective, mesh, device);
+  if (!group) return group.status();
   CudaDevice &own = *devices.at(device);
   CLEAVE_RETURN_IF_ERROR(own.gpu().enter());
   auto command = std::make_unique<LocalCollective>(*this, own, device, lane);
   command->op = collective.op();
-  command->self = std::find(members.begin(), members.end(), device) - members.begin();
+  command->self = group->self;
   bool reduces = collective.op() == plan::Collective::ALL_REDUCE || collective.op() == plan::Collective::REDUCE_SCATTER;
-  for (CollectivePart &geometry : *parts) {
-    LocalCollective::Part part;
-    static_cast<CollectivePart &>(part) = geometry;
+  for (CollectivePart &geometry : group->parts) {
+    LocalCollective::Part part{std::move(geometry)};
     part.element = byteSize(part.dtype);
     if (reduces) {
       std::string name = reductionName(part.dtype, collective.reduce());
@@ -182,7 +179,7 @@ Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan
       part.reduce = reductions[&own.gpu()][name];
     }
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      AllToAllPiece piece = pieceOf(part, count);
+      AllToAllPiece piece = pieceOf(part, group->count());
       part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
       part.piece = rectanglesOf(piece.sizes, piece.sourceStrides, piece.targetStrides, part.element);
     }
@@ -190,8 +187,8 @@ Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan
   }
   CLEAVE_RETURN_IF_ERROR(command->ready.make(own.gpu()));
   CLEAVE_RETURN_IF_ERROR(command->done.make(own.gpu()));
-  Meeting &meeting = meetings[{members, lane}];
-  meeting.present.resize(members.size());
+  Meeting &meeting = meetings[{group->members, lane}];
+  meeting.present.resize(group->members.size());
   command->meeting = &meeting;
   return Prepared(std::move(command));
 }

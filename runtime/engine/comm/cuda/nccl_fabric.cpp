@@ -316,20 +316,17 @@ Status NcclFabric::connectPair(NcclComm comm, Stream stream, int self, const std
 }
 
 Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collective &collective) {
-  std::vector<int64_t> members = mesh.group(id, axesOf(collective.axes()));
-  auto count = static_cast<int64_t>(members.size());
-  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
-  if (!parts) return parts.status();
-  std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
-  auto command = std::make_unique<NcclCollective>(*this, groups.at({axes, lane}), lane, count,
-                                                  std::find(members.begin(), members.end(), id) - members.begin());
+  Result<CollectiveGroup> group = groupOf(collective, mesh, id);
+  if (!group) return group.status();
+  const int64_t count = group->count();
+  auto command =
+      std::make_unique<NcclCollective>(*this, groups.at({axesOf(collective.axes()), lane}), lane, count, group->self);
   command->op = collective.op();
   command->reduce = collective.reduce() == plan::Collective::MAX   ? ncclMax
                     : collective.reduce() == plan::Collective::MIN ? ncclMin
                                                                    : ncclSum;
-  for (CollectivePart &geometry : *parts) {
-    NcclCollective::Part part;
-    static_cast<CollectivePart &>(part) = geometry;
+  for (CollectivePart &geometry : group->parts) {
+    NcclCollective::Part part{std::move(geometry)};
     part.element = byteSize(part.dtype);
     part.type = ncclType(part.dtype);
     if (part.type < 0) return inputError(fmt::format("NCCL has no {}", plan::DType_Name(part.dtype)));

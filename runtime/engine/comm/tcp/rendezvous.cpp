@@ -1,4 +1,5 @@
 #include "runtime/engine/comm/tcp/rendezvous.h"
+#include "runtime/base/packed.h"
 #include "runtime/engine/comm/shared_memory.h"
 #include "runtime/engine/comm/socket_link.h"
 #include "runtime/engine/comm/transport.h"
@@ -283,15 +284,13 @@ Status Rendezvous::serveAll() {
 Status Rendezvous::gatherPlaces(ControlPlane &control, int64_t needed, TimeLimit until, int64_t &allNeeded) {
   Place mine(own);
   mine.domain = network.sharesMemory ? sharingDomain() : 0, mine.needed = needed;
-  Result<std::vector<std::string>> all =
-      control.allGather(std::string(reinterpret_cast<const char *>(&mine), sizeof mine), until);
+  Result<std::vector<std::string>> all = control.allGather(packed(mine), until);
   if (!all) return all.status();
   allNeeded = 0;
   for (int peer = 0; peer < self.size; ++peer) {
-    const std::string &text = (*all)[static_cast<size_t>(peer)];
+    std::string_view text = (*all)[static_cast<size_t>(peer)];
     Place theirs(own);
-    if (text.size() != sizeof theirs) return runError(fmt::format("rank {} does not say where it is", peer));
-    std::memcpy(&theirs, text.data(), sizeof theirs);
+    if (!unpack(text, theirs) || !text.empty()) return runError(fmt::format("rank {} does not say where it is", peer));
     addresses[static_cast<size_t>(peer)] = theirs.address();
     domains[static_cast<size_t>(peer)] = theirs.domain;
     allNeeded += theirs.needed;
