@@ -23,15 +23,7 @@ public:
   std::map<Atom, int64_t> variables;
 
   // Nothing: too much work, or an operation without a meaning here.
-  std::optional<double> value(Term t) {
-    std::vector<int64_t> at;
-    for (Index argument : store.term(t).arguments) {
-      std::optional<int64_t> index = value(argument, variables);
-      if (!index) return std::nullopt;
-      at.push_back(*index);
-    }
-    return value(store.term(t).definition, at);
-  }
+  std::optional<double> value(Term t) { return value(t, variables); }
 
 private:
   using Values = std::map<Atom, int64_t>;

@@ -40,31 +40,34 @@ Tensor Operations::cumSum(const Tensor &x, int64_t axis, bool exclusive, bool re
   return {x.dtype, x.shape, store.reduce(Reduce::Sum, {k}, store.product({counts, at(x, index)}))};
 }
 
-namespace {
-// Spatial dimensions come after two others.
-int64_t spatialOf(const Tensor &x) { return static_cast<int64_t>(x.shape.size()) - 2; }
-} // namespace
+// The element of the input that an output meets at a tap of the window, along a spatial dimension.
+Index Operations::windowPlace(const Window &window, size_t d, Index output, Index tap) {
+  const Index place = store.add(store.scale(output, window.strides.at(d)), store.scale(tap, window.dilations.at(d)));
+  return store.subtract(place, store.constant(window.padsBegin.at(d)));
+}
+
+Tensor Operations::overWindows(WindowSum sum, const Window &window, const TensorType &type) {
+  const std::vector<Index> out = dimensions(type.shape);
+  std::vector<Term> factors;
+  for (size_t d = 0; d + 2 < sum.x.shape.size(); ++d) {
+    sum.over.push_back(store.fresh(sum.over, sum.other.shape.at(d + 2)));
+    const Index met = store.of(sum.over.back());
+    sum.ofOther.push_back(met);
+    sum.ofX.push_back(sum.isOverTaps ? windowPlace(window, d, out[d + 2], met)
+                                     : windowPlace(window, d, met, out[d + 2]));
+    factors.push_back(store.inside(sum.ofX.back(), 0, sum.x.shape.at(d + 2)));
+  }
+  factors.push_back(at(sum.x, sum.ofX));
+  factors.push_back(at(sum.other, sum.ofOther));
+  return {type.dtype, type.shape, store.reduce(Reduce::Sum, sum.over, store.product(factors))};
+}
 
 Tensor Operations::convolution(const Tensor &x, const Tensor &w, const Window &window, const TensorType &type) {
   const std::vector<Index> out = dimensions(type.shape);
   const int64_t channels = w.shape.at(1), outputs = w.shape.at(0) / window.groups;
-  std::vector<Atom> over{store.fresh({}, channels)};
-  std::vector<Index> from{out[0], store.add(store.scale(store.quotient(out[1], outputs), channels), store.of(over[0]))};
-  std::vector<Index> weight{out[1], store.of(over[0])};
-  std::vector<Term> factors;
-  for (int64_t s = 0; s < spatialOf(x); ++s) {
-    const auto d = static_cast<size_t>(s);
-    over.push_back(store.fresh(over, w.shape.at(d + 2)));
-    weight.push_back(store.of(over.back()));
-    Index place = store.add(store.scale(out[d + 2], window.strides.at(d)),
-                            store.scale(store.of(over.back()), window.dilations.at(d)));
-    place = store.subtract(place, store.constant(window.padsBegin.at(d)));
-    factors.push_back(store.inside(place, 0, x.shape.at(d + 2)));
-    from.push_back(place);
-  }
-  factors.push_back(at(x, from));
-  factors.push_back(at(w, weight));
-  return {type.dtype, type.shape, store.reduce(Reduce::Sum, over, store.product(factors))};
+  const Atom channel = store.fresh({}, channels);
+  const Index from = store.add(store.scale(store.quotient(out[1], outputs), channels), store.of(channel));
+  return overWindows({x, w, true, {channel}, {out[0], from}, {out[1], store.of(channel)}}, window, type);
 }
 
 Tensor Operations::convolutionInput(const Tensor &dy, const Tensor &w, const Window &window, const TensorType &type) {
@@ -74,18 +77,15 @@ Tensor Operations::convolutionInput(const Tensor &dy, const Tensor &w, const Win
   const Index output = store.add(store.scale(store.quotient(out[1], channels), outputs), store.of(over[0]));
   std::vector<Index> from{out[0], output}, weight{output, store.remainder(out[1], channels)};
   std::vector<Term> factors;
-  for (int64_t s = 0; s < spatialOf(dy); ++s) {
-    const auto d = static_cast<size_t>(s);
+  for (size_t d = 0; d + 2 < dy.shape.size(); ++d) { // spatial dimensions come after two others
     const Atom y = store.fresh(over, dy.shape.at(d + 2));
     over.push_back(y);
     const Atom k = store.fresh(over, w.shape.at(d + 2));
     over.push_back(k);
     from.push_back(store.of(y));
     weight.push_back(store.of(k));
-    const Index place =
-        store.add(store.scale(store.of(y), window.strides.at(d)), store.scale(store.of(k), window.dilations.at(d)));
-    factors.push_back(
-        store.inside(store.subtract(store.subtract(place, store.constant(window.padsBegin.at(d))), out[d + 2]), 0, 1));
+    const Index place = windowPlace(window, d, store.of(y), store.of(k));
+    factors.push_back(store.inside(store.subtract(place, out[d + 2]), 0, 1));
   }
   factors.push_back(at(dy, from));
   factors.push_back(at(w, weight));
@@ -95,23 +95,9 @@ Tensor Operations::convolutionInput(const Tensor &dy, const Tensor &w, const Win
 Tensor Operations::convolutionWeight(const Tensor &x, const Tensor &dy, const Window &window, const TensorType &type) {
   const std::vector<Index> out = dimensions(type.shape);
   const int64_t channels = type.shape.at(1), outputs = type.shape.at(0) / window.groups;
-  std::vector<Atom> over{store.fresh({}, x.shape.at(0))};
-  std::vector<Index> from{store.of(over[0]), store.add(store.scale(store.quotient(out[0], outputs), channels), out[1])};
-  std::vector<Index> gradient{store.of(over[0]), out[0]};
-  std::vector<Term> factors;
-  for (int64_t s = 0; s < spatialOf(x); ++s) {
-    const auto d = static_cast<size_t>(s);
-    over.push_back(store.fresh(over, dy.shape.at(d + 2)));
-    gradient.push_back(store.of(over.back()));
-    Index place = store.add(store.scale(store.of(over.back()), window.strides.at(d)),
-                            store.scale(out[d + 2], window.dilations.at(d)));
-    place = store.subtract(place, store.constant(window.padsBegin.at(d)));
-    factors.push_back(store.inside(place, 0, x.shape.at(d + 2)));
-    from.push_back(place);
-  }
-  factors.push_back(at(x, from));
-  factors.push_back(at(dy, gradient));
-  return {type.dtype, type.shape, store.reduce(Reduce::Sum, over, store.product(factors))};
+  const Atom sample = store.fresh({}, x.shape.at(0));
+  const Index n = store.of(sample), from = store.add(store.scale(store.quotient(out[0], outputs), channels), out[1]);
+  return overWindows({x, dy, false, {sample}, {n, from}, {n, out[0]}}, window, type);
 }
 
 Tensor Operations::pool(const std::string &name, const std::vector<Tensor> &operands, const TensorType &type) {

@@ -80,6 +80,16 @@ public:
   Tensor pool(const std::string &name, const std::vector<Tensor> &operands, const TensorType &type);
 
 private:
+  // Products of x and `other`, a weight or a gradient, summed over variables and, in each spatial dimension, over the
+  // taps or the outputs that `other` has there; where both are read in the dimensions before these.
+  struct WindowSum {
+    const Tensor &x, &other;
+    bool isOverTaps;
+    std::vector<Atom> over;
+    std::vector<Index> ofX, ofOther;
+  };
+  Tensor overWindows(WindowSum sum, const Window &window, const TensorType &type);
+  Index windowPlace(const Window &window, size_t d, Index output, Index tap);
   Term unary(const std::string &op, Term x, plan::DType from, plan::DType to);
   Term binary(const std::string &op, Term a, Term b, plan::DType dtype);
   Term cast(Term x, plan::DType from, plan::DType to);
