@@ -75,10 +75,9 @@ Status AtomicFile::commit() {
 }
 
 Status writeFileAtomically(std::string_view bytes, const std::string &path) {
-  Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file) return file.status();
-  CLEAVE_RETURN_IF_ERROR(file->write(bytes));
-  return file->commit();
+  CLEAVE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  CLEAVE_RETURN_IF_ERROR(file.write(bytes));
+  return file.commit();
 }
 
 } // namespace cleave::runtime

@@ -56,3 +56,14 @@ inline Status runError(std::string message) { return {ErrorKind::RunFailed, std:
   do {                                                                                                                 \
     if (::cleave::Status status_ = (expression); !status_.isOk()) return status_;                                      \
   } while (false)
+
+// Declares a variable with the value of a Result, or returns its reason:
+//   CLEAVE_ASSIGN_OR_RETURN(plan::Plan plan, readPlanFile(path));
+#define CLEAVE_ASSIGN_OR_RETURN(declaration, ...)                                                                      \
+  CLEAVE_ASSIGN_OR_RETURN_AS(CLEAVE_JOINED(result_, __LINE__), declaration, __VA_ARGS__)
+#define CLEAVE_ASSIGN_OR_RETURN_AS(result, declaration, ...)                                                           \
+  auto result = (__VA_ARGS__);                                                                                         \
+  if (!result.isOk()) return result.status();                                                                          \
+  declaration = std::move(*result)
+#define CLEAVE_JOINED(a, b) CLEAVE_JOINED_AS(a, b)
+#define CLEAVE_JOINED_AS(a, b) a##b

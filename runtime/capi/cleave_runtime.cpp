@@ -72,9 +72,8 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   Trust trust;
   trust.keys = options.trust_keys ? options.trust_keys : "";
   trust.code = options.trust_code != 0;
-  Result<plan::Plan> plan = readTrustedPlan(path, trust);
-  if (!plan) return plan.status();
-  training.plan = std::move(*plan);
+  CLEAVE_ASSIGN_OR_RETURN(plan::Plan plan, readTrustedPlan(path, trust));
+  training.plan = std::move(plan);
   TrainOptions train;
   if (options.data) train.data = options.data;
   train.model = options.model ? options.model : "";
@@ -88,9 +87,8 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       if (!isStuck) tell(why.c_str(), of);
     };
   if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
-  Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
-  if (!trainer) return trainer.status();
-  training.trainer = std::move(*trainer);
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::create(training.plan, std::move(train)));
+  training.trainer = std::move(trainer);
   return Status::ok();
 }
 
@@ -148,17 +146,16 @@ int cleave_bind(cleave_training *training, const char *input, const void *data, 
 
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {
   return guarded(training, [&] {
-    Result<StepMetrics> step = training->trainer->step();
-    if (!step) return step.status();
+    CLEAVE_ASSIGN_OR_RETURN(StepMetrics step, training->trainer->step());
     if (!metrics) return Status::ok();
     cleave_metrics out{};
     if (metrics->size == 0 || metrics->size > sizeof out)
       return misuse("cleave_step: metrics.size is not sizeof(cleave_metrics) of this version");
     out.size = metrics->size;
-    out.step = step->step, out.loss = step->loss, out.grad_norm = step->gradNorm.value_or(std::nan(""));
-    out.learning_rate = step->learningRate, out.step_seconds = step->stepSeconds;
-    out.samples_per_second = step->samplesPerSecond, out.tokens_per_second = step->tokensPerSecond;
-    out.tflops_per_device = step->tflopsPerDevice, out.peak_bytes_per_device = step->peakBytesPerDevice;
+    out.step = step.step, out.loss = step.loss, out.grad_norm = step.gradNorm.value_or(std::nan(""));
+    out.learning_rate = step.learningRate, out.step_seconds = step.stepSeconds;
+    out.samples_per_second = step.samplesPerSecond, out.tokens_per_second = step.tokensPerSecond;
+    out.tflops_per_device = step.tflopsPerDevice, out.peak_bytes_per_device = step.peakBytesPerDevice;
     std::memcpy(metrics, &out, metrics->size);
     return Status::ok();
   });

@@ -44,11 +44,10 @@ Result<std::vector<int64_t>> factorsOf(const plan::AffineOfCoordinate &affine, c
 
 // The index along a group is itself a sum over axes, so every axis has one factor and the extremes separate.
 Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh) {
-  Result<std::vector<int64_t>> factors = factorsOf(affine, mesh);
-  if (!factors) return factors.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<int64_t> factors, factorsOf(affine, mesh));
   __int128 low = affine.base(), high = low;
   for (size_t at = 0; at < mesh.axes.size(); ++at) {
-    __int128 reach = static_cast<__int128>((*factors)[at]) * (mesh.axes[at].size - 1);
+    __int128 reach = static_cast<__int128>(factors[at]) * (mesh.axes[at].size - 1);
     (reach < 0 ? low : high) += reach;
   }
   if (low < INT64_MIN / 2 || high > INT64_MAX / 2) return inputError("affine index overflows");

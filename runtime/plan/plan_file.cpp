@@ -150,16 +150,14 @@ PlanIdentity identityOf(std::string_view bytes) {
 }
 
 Status writePlanFile(const plan::Plan &plan, const std::string &path) {
-  Result<std::string> bytes = encodePlan(plan);
-  if (!bytes) return bytes.status();
-  return writeFileAtomically(*bytes, path);
+  CLEAVE_ASSIGN_OR_RETURN(std::string bytes, encodePlan(plan));
+  return writeFileAtomically(bytes, path);
 }
 
 Result<plan::Plan> readPlanFile(const std::string &path) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  if (!file) return file.status();
-  if ((*file)->bytes().empty()) return inputError(path + ": empty file, not a plan");
-  return decodePlan((*file)->bytes(), path);
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  if (file->bytes().empty()) return inputError(path + ": empty file, not a plan");
+  return decodePlan(file->bytes(), path);
 }
 
 } // namespace cleave::runtime

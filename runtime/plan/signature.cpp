@@ -48,9 +48,8 @@ struct KeyLine {
   std::string word, hex;
 };
 Result<std::vector<KeyLine>> linesOf(const std::string &path) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  if (!file) return file.status();
-  std::istringstream text{std::string((*file)->bytes().substr(0, 1 << 20))};
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  std::istringstream text{std::string(file->bytes().substr(0, 1 << 20))};
   std::vector<KeyLine> lines;
   for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
@@ -82,19 +81,17 @@ Status checkSecret(const std::string &path) {
 
 Result<SecretKey> readSecretKey(const std::string &path) {
   CLEAVE_RETURN_IF_ERROR(checkSecret(path));
-  Result<std::vector<KeyLine>> lines = linesOf(path);
-  if (!lines) return lines.status();
-  for (const KeyLine &line : *lines)
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<KeyLine> lines, linesOf(path));
+  for (const KeyLine &line : lines)
     if (line.word == secretWord)
       if (std::string bytes = fromHex(line.hex, crypto_sign_SECRETKEYBYTES); !bytes.empty()) return SecretKey{bytes};
   return inputError(fmt::format("{}: is no secret key; `cleave keygen` makes one", path));
 }
 
 Result<std::vector<std::string>> readPublicKeys(const std::string &path) {
-  Result<std::vector<KeyLine>> lines = linesOf(path);
-  if (!lines) return lines.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<KeyLine> lines, linesOf(path));
   std::vector<std::string> keys;
-  for (const KeyLine &line : *lines) {
+  for (const KeyLine &line : lines) {
     if (line.word == secretWord)
       return inputError(fmt::format("{}: is a secret key; the public one is in the .pub file beside it", path));
     std::string bytes = line.word == publicWord ? fromHex(line.hex, publicKeyBytes) : "";

@@ -48,15 +48,14 @@ bool isTrusted(const std::string &digest) {
 }
 
 Status trustDigest(const std::string &digest) {
-  Result<fs::path> state = stateFolder();
-  if (!state) return state.status();
-  const fs::path folder = *state / "trusted", entry = folder / hexOf(digest);
+  CLEAVE_ASSIGN_OR_RETURN(fs::path state, stateFolder());
+  const fs::path folder = state / "trusted", entry = folder / hexOf(digest);
   auto fail = [&](const std::string &why) {
     return inputError(
         fmt::format("the list of trusted plans, {}: {}; CLEAVE_STATE_DIR gives another place", folder.string(), why));
   };
   std::error_code failure;
-  fs::create_directories(*state, failure);
+  fs::create_directories(state, failure);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return fail(std::strerror(errno));
   if (!isOwn(folder, S_IFDIR)) return fail("is not a folder that only you may write to");
   const int file = ::open(entry.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -93,13 +92,12 @@ Status strange(const std::string &path, const plan::Plan &plan, const PlanIdenti
 }
 
 Status checkSigned(const std::string &path, const PlanIdentity &known, const std::string &keyFile) {
-  Result<std::vector<std::string>> keys = readPublicKeys(keyFile);
-  if (!keys) return keys.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> keys, readPublicKeys(keyFile));
   if (!known.signature)
     return inputError(fmt::format("{}: is not signed, and --trust {} takes plans of its keys only: `cleave compile "
                                   "--sign KEY` signs",
                                   path, keyFile));
-  if (isSignedBy(*known.signature, known.digest, *keys)) return Status::ok();
+  if (isSignedBy(*known.signature, known.digest, keys)) return Status::ok();
   return inputError(fmt::format("{}: its signer's key, {}, is not in {}", path, hexOf(known.signature->key), keyFile));
 }
 
@@ -113,9 +111,8 @@ Status checkGivenDigest(const std::string &path, const PlanIdentity &known, cons
 } // namespace
 
 Result<plan::Plan> readTrustedPlan(const std::string &path, const Trust &trust) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  if (!file) return file.status();
-  const std::string bytes((*file)->bytes()); // what is checked is what is run, whoever writes to the file meanwhile
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  const std::string bytes(file->bytes()); // what is checked is what is run, whoever writes to the file meanwhile
   Result<plan::Plan> plan = decodePlan(bytes, path);
   if (!plan) return plan;
   const PlanIdentity known = identityOf(bytes);

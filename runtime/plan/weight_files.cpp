@@ -70,19 +70,16 @@ Status recordWeightFiles(plan::Plan &plan, bool whole) {
   Sources sources;
   for (const plan::Parameter &parameter : plan.parameters()) addSources(parameter, sources);
   for (const auto &[name, source] : sources) {
-    Result<std::string> place = weightPath(plan, plan.model_path(), *source);
-    if (!place) return place.status();
-    const Result<fs::file_type> type = fileTypeOf(*place);
-    if (!type) return type.status();
-    if (*type == fs::file_type::not_found) continue; // a plan can be made before its weights are
-    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(*place);
-    if (!file) return file.status();
-    const std::string_view bytes = (*file)->bytes();
+    CLEAVE_ASSIGN_OR_RETURN(std::string place, weightPath(plan, plan.model_path(), *source));
+    CLEAVE_ASSIGN_OR_RETURN(const fs::file_type type, fileTypeOf(place));
+    if (type == fs::file_type::not_found) continue; // a plan can be made before its weights are
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(place));
+    const std::string_view bytes = file->bytes();
     plan::WeightFile &known = *plan.add_weight_files();
     known.set_path(source->path());
     known.set_in_checkpoint(source->in_checkpoint());
     known.set_bytes(static_cast<int64_t>(bytes.size()));
-    known.set_modified(modifiedAt(*place));
+    known.set_modified(modifiedAt(place));
     known.set_sampled(sampledDigest(bytes));
     if (whole) known.set_whole(Digest().add(bytes).finish());
   }

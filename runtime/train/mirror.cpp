@@ -141,9 +141,8 @@ Result<std::string> Mirror::save(int64_t step, const SamplerState &sampler) {
   Status kept = writeOwn(partial);
   CLEAVE_RETURN_IF_ERROR(replicate(partial, kept));
   if (kept) kept = noteFiles(partial, std::move(manifest));
-  Result<uint64_t> failed = engine.fabric().control().allReduceMax(kept ? 0 : 1, limit);
-  if (!failed) return failed.status();
-  if (*failed != 0) {
+  CLEAVE_ASSIGN_OR_RETURN(uint64_t failed, engine.fabric().control().allReduceMax(kept ? 0 : 1, limit));
+  if (failed != 0) {
     fs::remove_all(partial, failure);
     return kept.message();
   }
@@ -171,9 +170,8 @@ Status Mirror::replicate(const std::string &partial, Status &kept) const {
     }
   }
   if (!holdsAllOf(self, before)) receives.push_back(before);
-  Result<std::vector<std::string>> received = engine.fabric().exchange(sends, receives, limit);
-  if (!received) return received.status();
-  for (const std::string &bytes : *received)
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> received, engine.fabric().exchange(sends, receives, limit));
+  for (const std::string &bytes : received)
     if (kept && !bytes.empty()) kept = writeFileAtomically(bytes, partial + "/" + rankFileName(before));
   return Status::ok();
 }
@@ -212,10 +210,10 @@ Json Mirror::inventory() const {
 }
 
 Result<std::vector<Json>> Mirror::inventories() const {
-  Result<std::vector<std::string>> received = engine.fabric().control().allGather(inventory().dump(), limit);
-  if (!received) return received.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> received,
+                          engine.fabric().control().allGather(inventory().dump(), limit));
   std::vector<Json> all;
-  for (const std::string &text : *received) all.push_back(Json::parse(text, nullptr, false));
+  for (const std::string &text : received) all.push_back(Json::parse(text, nullptr, false));
   return all;
 }
 
@@ -256,19 +254,18 @@ std::string newestWhole(const std::vector<Json> &all, std::map<int64_t, int> &pr
 } // namespace
 
 Result<std::string> Mirror::recover() {
-  Result<std::vector<Json>> all = inventories();
-  if (!all) return all.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<Json> all, inventories());
   std::map<int64_t, int> providers;
   std::string step;
   std::map<int, Json> requests; // to each process: numbers of files
   try {
-    step = newestWhole(*all, providers);
+    step = newestWhole(all, providers);
     if (step.empty()) return step;
-    const Json own = (*all)[static_cast<size_t>(self)].value(step, Json{{"files", Json::object()}});
+    const Json own = all[static_cast<size_t>(self)].value(step, Json{{"files", Json::object()}});
     const bool isHere = own.contains("ranks");
     for (const auto &[file, provider] : providers) {
       if (file == manifestFile ? isHere : own.at("files").contains(std::to_string(file))) continue;
-      const Json &at = (*all)[static_cast<size_t>(provider)].at(step);
+      const Json &at = all[static_cast<size_t>(provider)].at(step);
       if (file == manifestFile || needs(at.at("files").at(std::to_string(file)))) requests[provider].push_back(file);
     }
   } catch (const std::exception &error) {
@@ -276,9 +273,8 @@ Result<std::string> Mirror::recover() {
   }
   const std::string where = stepFolder(std::stoll(step), false);
   CLEAVE_RETURN_IF_ERROR(fetch(where, requests));
-  Result<SnapshotManifest> manifest = readManifest(where, false);
-  if (!manifest) return manifest.status();
-  CLEAVE_RETURN_IF_ERROR(noteFiles(where, std::move(*manifest)));
+  CLEAVE_ASSIGN_OR_RETURN(SnapshotManifest manifest, readManifest(where, false));
+  CLEAVE_RETURN_IF_ERROR(noteFiles(where, std::move(manifest)));
   return where;
 }
 
@@ -287,26 +283,24 @@ Status Mirror::fetch(const std::string &where, const std::map<int, Json> &reques
   Json asked = Json::object();
   std::vector<int> providers;
   for (const auto &[process, files] : requests) asked[std::to_string(process)] = files, providers.push_back(process);
-  Result<std::vector<std::string>> wanted = engine.fabric().control().allGather(asked.dump(), limit);
-  if (!wanted) return wanted.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> wanted, engine.fabric().control().allGather(asked.dump(), limit));
   std::vector<Blob> given;
   for (int process = 0; process < processes; ++process) {
-    const Json of = Json::parse((*wanted)[static_cast<size_t>(process)], nullptr, false);
+    const Json of = Json::parse(wanted[static_cast<size_t>(process)], nullptr, false);
     if (!of.is_object() || !of.contains(std::to_string(self))) continue;
     Blob &blob = given.emplace_back(process, "");
     for (const Json &file : of.at(std::to_string(self))) {
       if (!file.is_number_integer()) continue;
-      Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(where + "/" + fileName(file.get<int64_t>()));
-      if (!bytes) return bytes.status();
-      blob.bytes += packed(file.get<int64_t>()) + packed(int64_t(std::ssize((*bytes)->bytes())));
-      blob.bytes += (*bytes)->bytes();
+      CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> bytes,
+                              MappedFile::open(where + "/" + fileName(file.get<int64_t>())));
+      blob.bytes += packed(file.get<int64_t>()) + packed(int64_t(std::ssize(bytes->bytes())));
+      blob.bytes += bytes->bytes();
     }
   }
-  Result<std::vector<std::string>> received = engine.fabric().exchange(given, providers, limit);
-  if (!received) return received.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> received, engine.fabric().exchange(given, providers, limit));
   std::error_code failure;
   fs::create_directories(where, failure);
-  for (std::string_view text : *received)
+  for (std::string_view text : received)
     while (!text.empty()) {
       int64_t file = 0, bytes = 0;
       if (!unpack(text, file) || !unpack(text, bytes) || file < manifestFile || bytes < 0 || bytes > std::ssize(text))

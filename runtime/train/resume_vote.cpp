@@ -15,11 +15,10 @@ Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mir
   Result<bool> isTaken = false;
   if (mirror) {
     mirror->setRun(choice->run);
-    Result<std::string> kept = mirror->recover();
-    if (!kept) return kept.status();
+    CLEAVE_ASSIGN_OR_RETURN(std::string kept, mirror->recover());
     // By its name, which is the same on all ranks: one of them may not be able to open it.
-    if (!kept->empty() && std::atoll(kept->substr(kept->rfind('-') + 1).c_str()) > choice->step)
-      isTaken = take(Snapshot::open(*kept), nullptr);
+    if (!kept.empty() && std::atoll(kept.substr(kept.rfind('-') + 1).c_str()) > choice->step)
+      isTaken = take(Snapshot::open(kept), nullptr);
   }
   while (isTaken && !*isTaken && !choice->path.empty()) {
     isTaken = take(Snapshot::open(choice->path), &*choice);
@@ -47,10 +46,9 @@ Result<ResumeVote::Choice> ResumeVote::nextChoice(std::vector<std::string> &cand
       options.warn(manifest.status().message() + "; an older snapshot is taken, if there is one");
   }
   const nlohmann::json mine = {choice.path, choice.checksum, choice.run, choice.step};
-  Result<std::string> text = control.fromRank0(mine.dump(), options.limit);
-  if (!text) return text.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::string text, control.fromRank0(mine.dump(), options.limit));
   try {
-    const nlohmann::json told = nlohmann::json::parse(*text);
+    const nlohmann::json told = nlohmann::json::parse(text);
     return Choice{told.at(0), told.at(1), told.at(2), told.at(3)};
   } catch (const nlohmann::json::exception &) {
     return runError("rank 0 sent something else than the snapshot to go on from");
@@ -79,9 +77,8 @@ Result<bool> ResumeVote::take(Result<std::unique_ptr<Snapshot>> opened, const Ch
   CLEAVE_RETURN_IF_ERROR(control.outcome(fits, options.limit));
   const Status status = opened ? options.load(**opened) : opened.status();
   if (!status) options.warn(status.message());
-  Result<uint64_t> failed = control.allReduceMax(status ? 0 : 1, options.limit);
-  if (!failed) return failed.status();
-  if (*failed != 0) {
+  CLEAVE_ASSIGN_OR_RETURN(uint64_t failed, control.allReduceMax(status ? 0 : 1, options.limit));
+  if (failed != 0) {
     if (choice && control.rank() == 0)
       options.warn(choice->path + ": cannot be read by all ranks; an older snapshot is taken, if there is one");
     return false;

@@ -20,9 +20,8 @@ Status compare(const std::string &text, const RunRecord &mine) {
 } // namespace
 
 Status agreeOn(ControlPlane &control, const RunRecord &mine, TimeLimit limit) {
-  Result<std::string> text = control.fromRank0(nlohmann::json(mine).dump(), limit);
-  if (!text) return text.status();
-  return control.outcome(compare(*text, mine), limit);
+  CLEAVE_ASSIGN_OR_RETURN(std::string text, control.fromRank0(nlohmann::json(mine).dump(), limit));
+  return control.outcome(compare(text, mine), limit);
 }
 
 } // namespace cleave::runtime

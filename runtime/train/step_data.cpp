@@ -20,20 +20,17 @@ int64_t StepData::Feeds::samples() const {
 }
 
 Status StepData::open(const std::optional<std::string> &path) {
-  Result<std::vector<std::vector<Field>>> found = fieldsOf(source);
-  if (!found) return found.status();
-  fields = std::move(*found);
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::vector<Field>> found, fieldsOf(source));
+  fields = std::move(found);
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
   const size_t running = stepsOverlap(source) ? 3 : executor.prefetchesInputs() ? 2 : 1;
   for (const size_t count = running + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
-    Result<Feeds> made = makeFeeds("step");
-    if (!made) return made.status();
-    stepFeeds.push_back(std::move(*made));
+    CLEAVE_ASSIGN_OR_RETURN(Feeds made, makeFeeds("step"));
+    stepFeeds.push_back(std::move(made));
   }
   if (!executor.has("evaluate")) return Status::ok();
-  Result<Feeds> made = makeFeeds("evaluate");
-  if (!made) return made.status();
-  evaluateFeeds = std::move(*made);
+  CLEAVE_ASSIGN_OR_RETURN(Feeds made, makeFeeds("evaluate"));
+  evaluateFeeds = std::move(made);
   return Status::ok();
 }
 
@@ -65,15 +62,15 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
         evaluateBatches = eval["batches"].as<int64_t>(10);
       }
     if (training.data_yaml().empty() && !path) return Status::ok(); // the caller binds arrays
-    Result<DataSource> opened = openData(training.data_yaml(), fields.back(), {path.value_or(""), training.seed()});
-    if (!opened) return opened.status();
+    CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
+                            openData(training.data_yaml(), fields.back(), {path.value_or(""), training.seed()}));
     for (size_t length = 0; length + 1 < fields.size(); ++length) {
       DataSource &shorter = data.emplace_back();
-      shorter.train = opened->train->atLength(fields[length]);
-      if (opened->evaluation) shorter.evaluation = opened->evaluation->atLength(fields[length]);
+      shorter.train = opened.train->atLength(fields[length]);
+      if (opened.evaluation) shorter.evaluation = opened.evaluation->atLength(fields[length]);
       if (!shorter.train) return inputError("samples of several lengths: data of this kind has one length only");
     }
-    data.push_back(std::move(*opened));
+    data.push_back(std::move(opened));
     YAML::Node map = YAML::Load(training.data_yaml());
     bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
     if (train()->size() < 1) return inputError("the training data has no sample");
@@ -94,9 +91,8 @@ Result<StepData::Feeds> StepData::makeFeeds(const std::string &routine) const {
   Feeds feeds;
   feeds.microbatches = microbatchesOf(source, routine);
   for (size_t length = 0; length < lengthsOf(source); ++length) {
-    Result<std::vector<Feed>> inputs = makeInputs(routineOf(source, routine, length), fields[length]);
-    if (!inputs) return inputs.status();
-    feeds.lengths.push_back(std::move(*inputs));
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<Feed> inputs, makeInputs(routineOf(source, routine, length), fields[length]));
+    feeds.lengths.push_back(std::move(inputs));
   }
   feeds.length = feeds.lengths.size() - 1;
   for (size_t length = 0; length < feeds.length; ++length)
@@ -355,11 +351,11 @@ Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step)
     CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
     CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation));
     CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
-    auto outputs = engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step);
-    if (!outputs) return outputs.status();
-    double weight = outputs->count("loss_weight") ? outputs->at("loss_weight") : 1;
-    sum += outputs->at("loss") * weight;
-    weights += outputs->count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
+    CLEAVE_ASSIGN_OR_RETURN(
+        auto outputs, engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step));
+    double weight = outputs.count("loss_weight") ? outputs.at("loss_weight") : 1;
+    sum += outputs.at("loss") * weight;
+    weights += outputs.count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
   }
   return std::optional<double>(sum / weights);
 }

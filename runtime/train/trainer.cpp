@@ -122,18 +122,15 @@ private:
 
 Status PlanTrainer::open() {
   CLEAVE_RETURN_IF_ERROR(checkSchedule(training.lr()));
-  Result<dist::Mesh> mesh = meshOf(source.mesh());
-  if (!mesh) return mesh.status();
+  CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, meshOf(source.mesh()));
   const std::string fingerprint = planFingerprint(source);
   NetworkOptions network = options.network;
   network.meetingSeconds = options.limits.meeting.seconds;
-  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, network);
-  if (!fabric) return fabric.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Fabric> fabric, openFabric(mesh, fingerprint, network));
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
-  Result<bool> agreed =
-      (*fabric)->control().allEqual(std::hash<std::string>{}(fingerprint), options.limits.preparation);
-  if (!agreed) return agreed.status();
-  if (!*agreed) return inputError("the processes of this run were given different plans");
+  CLEAVE_ASSIGN_OR_RETURN(
+      bool agreed, fabric->control().allEqual(std::hash<std::string>{}(fingerprint), options.limits.preparation));
+  if (!agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
                                 .trace = {.recordsPerLane = options.trace.empty() ? 0u : 100'000u,
                                           .firstStep = options.traceFrom,
@@ -143,9 +140,8 @@ Status PlanTrainer::open() {
                                 .limits = options.limits,
                                 .tell = options.onNote,
                                 .onLost = options.onLost};
-  Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
-  if (!made) return made.status();
-  engine = std::move(*made);
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> made, Executor::create(source, std::move(fabric), engineOptions));
+  engine = std::move(made);
   if (!engine->has("step")) return inputError("the plan has no routine 'step'");
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
@@ -204,16 +200,14 @@ Status PlanTrainer::openState() {
 Status PlanTrainer::openFolder() {
   bool goesOn = false;
   if (options.resume) {
-    Result<bool> isFresh = isFreshSnapshotFolder(options.snapshots);
-    if (!isFresh) return isFresh.status();
-    goesOn = !*isFresh;
+    CLEAVE_ASSIGN_OR_RETURN(bool isFresh, isFreshSnapshotFolder(options.snapshots));
+    goesOn = !isFresh;
   }
   CLEAVE_RETURN_IF_ERROR(saver->prepare(goesOn, options.overwrite));
   if (!goesOn) return Status::ok();
-  Result<std::vector<std::string>> listed = snapshotsIn(options.snapshots);
-  if (!listed) return listed.status();
-  if (listed->empty()) return inputError(options.snapshots + ": holds no snapshot");
-  candidates.assign(listed->rbegin(), listed->rend());
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> listed, snapshotsIn(options.snapshots));
+  if (listed.empty()) return inputError(options.snapshots + ": holds no snapshot");
+  candidates.assign(listed.rbegin(), listed.rend());
   return Status::ok();
 }
 
@@ -231,18 +225,17 @@ Status PlanTrainer::goOn() {
                    .load = [this](const Snapshot &saved) { return resume(saved); },
                    .note = [this](const std::string &text) { note(text); },
                    .warn = [this](const std::string &text) { warn(text); }});
-  Result<ResumedState> state = vote.choose(std::move(candidates), options.resume ? mirror.get() : nullptr);
-  if (!state) return state.status();
-  resumedFrom = state->path, run = state->run;
+  CLEAVE_ASSIGN_OR_RETURN(ResumedState state,
+                          vote.choose(std::move(candidates), options.resume ? mirror.get() : nullptr));
+  resumedFrom = state.path, run = state.run;
   if (resumedFrom.empty()) CLEAVE_RETURN_IF_ERROR(ofAll(loadParameters()));
   std::optional<double> best;
   if (goesOn && isFirstProcess()) best = bestLossIn(options.snapshots);
   if (run.empty()) run = randomDigits();
   // All ranks go on as rank 0: in the run, and from the loss that the best snapshot has.
   const nlohmann::json mine = {{"run", run}, {"best", best ? nlohmann::json(*best) : nlohmann::json()}};
-  Result<std::string> text = control().fromRank0(mine.dump(), options.limits.preparation);
-  if (!text) return text.status();
-  const nlohmann::json told = nlohmann::json::parse(*text, nullptr, false);
+  CLEAVE_ASSIGN_OR_RETURN(std::string text, control().fromRank0(mine.dump(), options.limits.preparation));
+  const nlohmann::json told = nlohmann::json::parse(text, nullptr, false);
   if (!told.is_object()) return runError("rank 0 sent something else than the run's name");
   run = told.value("run", "");
   if (auto loss = told.find("best"); loss != told.end() && loss->is_number()) best = loss->get<double>();
@@ -293,9 +286,8 @@ Status PlanTrainer::resume(const Snapshot &saved) {
     }
   CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
   done = begun = resumedAt = saved.manifest().step;
-  Result<int64_t> before = skippedBefore(saved);
-  if (!before) return before.status();
-  skipped = *before;
+  CLEAVE_ASSIGN_OR_RETURN(int64_t before, skippedBefore(saved));
+  skipped = before;
   return data->restore(saved.manifest().sampler, done);
 }
 
@@ -305,12 +297,11 @@ Status PlanTrainer::save(std::optional<double> evalLoss) {
 
 // Where there is no room the run goes on without, and says so once.
 Status PlanTrainer::mirrorState() {
-  Result<std::string> obstacle = mirror->save(done, data->before(done));
-  if (!obstacle) return obstacle.status();
-  if (!obstacle->empty() && mirrorObstacle.empty())
+  CLEAVE_ASSIGN_OR_RETURN(std::string obstacle, mirror->save(done, data->before(done)));
+  if (!obstacle.empty() && mirrorObstacle.empty())
     warn(fmt::format("the state of step {} is not mirrored, which is tried again after later steps: {}", done,
-                     *obstacle));
-  mirrorObstacle = *obstacle;
+                     obstacle));
+  mirrorObstacle = obstacle;
   return Status::ok();
 }
 
@@ -338,8 +329,7 @@ Status PlanTrainer::beginRoutine(int64_t step) {
   const std::vector<const std::byte *> &own = data->pointers(step);
   if (!stepsOverlap(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
   if (!isFilled) {
-    auto filled = engine->run("fill", own, step, skipped);
-    if (!filled) return filled.status();
+    CLEAVE_ASSIGN_OR_RETURN(auto filled, engine->run("fill", own, step, skipped));
   }
   isFilled = runsIntoNext(step);
   if (isFilled)
@@ -363,8 +353,7 @@ Result<StepMetrics> PlanTrainer::step() {
       data->readAhead(ownsLoop ? total : std::numeric_limits<int64_t>::max());
       return Status::ok();
     });
-  Result<std::map<std::string, double>> outputs = engine->finish();
-  if (!outputs) return outputs.status();
+  CLEAVE_ASSIGN_OR_RETURN(auto outputs, engine->finish());
   endOfLast = nowNanoseconds();
   StepMetrics metrics;
   metrics.learningRate = learningRate(training.lr(), done);
@@ -375,17 +364,17 @@ Result<StepMetrics> PlanTrainer::step() {
   const double beside = static_cast<double>(std::exchange(dataNanoseconds, 0)) / 1e9;
   metrics.dataSeconds =
       static_cast<double>(dataBefore) / 1e9 + std::min(beside, engine->idleSeconds().value_or(beside));
-  if (outputs->count("loss")) metrics.loss = outputs->at("loss");
+  if (outputs.count("loss")) metrics.loss = outputs.at("loss");
   if (!std::isfinite(metrics.loss) && !tellsBadData) {
     tellsBadData = true;
     if (const std::string bad = data->notFinite(done - 1); !bad.empty())
       warn(fmt::format("the loss of step {} is {}: {}", done, metrics.loss, bad));
   }
-  if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
-  for (const auto &[name, value] : *outputs)
+  if (outputs.count("grad_norm")) metrics.gradNorm = outputs.at("grad_norm");
+  for (const auto &[name, value] : outputs)
     if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
-  if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
-  if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
+  if (outputs.count("loss_scale")) metrics.lossScale = outputs.at("loss_scale");
+  if (outputs.count("skipped")) metrics.skipped = skipped = std::llround(outputs.at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
   const int64_t positions = data->positionsOf(done - 1);
   metrics.tokensPerSecond = positions > 0
@@ -396,9 +385,8 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {
-    Result<std::optional<double>> loss = data->evaluate(*engine, done);
-    if (!loss) return loss.status();
-    metrics.evalLoss = *loss;
+    CLEAVE_ASSIGN_OR_RETURN(std::optional<double> loss, data->evaluate(*engine, done));
+    metrics.evalLoss = loss;
   }
   return metrics;
 }
@@ -454,19 +442,17 @@ Status PlanTrainer::runToEnd() {
   StopVote vote(engine->fabric(), options.stopAsked, options.limits.step);
   int signal = 0;
   while (done < total) {
-    Result<StepMetrics> taken = step();
-    if (!taken) return taken.status();
-    tell(*taken);
+    CLEAVE_ASSIGN_OR_RETURN(StepMetrics taken, step());
+    tell(taken);
     CLEAVE_RETURN_IF_ERROR(failedAhead); // before a vote on stopping, which may find that no step is left to tell it
     if (signal == 0) {
-      Result<int> asked = vote.afterStep(taken->stepSeconds);
-      if (!asked) return asked.status();
-      signal = *asked;
+      CLEAVE_ASSIGN_OR_RETURN(int asked, vote.afterStep(taken.stepSeconds));
+      signal = asked;
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
     if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
-    if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
+    if (isSnapshotDue(done) || isBest(taken)) CLEAVE_RETURN_IF_ERROR(save(taken.evalLoss));
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
   // Nobody leaves while another may still ask it something.

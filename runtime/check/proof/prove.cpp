@@ -301,8 +301,7 @@ private:
 
 // `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
 Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, bool stops = false) {
-  auto mesh = runtime::meshOf(plan.mesh());
-  if (!mesh) return mesh.status();
+  CLEAVE_ASSIGN_OR_RETURN(auto mesh, runtime::meshOf(plan.mesh()));
   Proof proof;
   proof.roundsElsewhere = roundsElsewhere;
   if (runtime::stepsOverlap(plan))
@@ -316,9 +315,9 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
       const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
       if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
       if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
-      Comparison(plan, *mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
+      Comparison(plan, mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
       if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
-        Comparison(plan, *mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);
+        Comparison(plan, mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);
     }
   }
   proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;

@@ -130,9 +130,8 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
   const Function &function = found->second;
   std::map<int32_t, HostTensor> values;
   for (const plan::GraphInput &proto : function.proto->inputs()) {
-    Result<HostTensor> value = input(proto, inputs, host, microbatch);
-    if (!value) return value.status();
-    values[proto.value()] = std::move(*value);
+    CLEAVE_ASSIGN_OR_RETURN(HostTensor value, input(proto, inputs, host, microbatch));
+    values[proto.value()] = std::move(value);
   }
   NamedTensors written;
   for (const Node &node : function.nodes) {
@@ -168,18 +167,15 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
 Result<StepOutcome> ReferenceExecutor::step(const std::vector<NamedTensors> &microbatches, const HostValues &host) {
   if (microbatches.empty()) return inputError("a step needs at least one microbatch");
   for (size_t i = 0; i < microbatches.size() && functions.contains("count"); ++i) {
-    auto done = run("count", microbatches[i], host, static_cast<int64_t>(i));
-    if (!done) return done.status();
+    CLEAVE_ASSIGN_OR_RETURN(auto done, run("count", microbatches[i], host, static_cast<int64_t>(i)));
   }
   for (size_t i = 0; i + 1 < microbatches.size(); ++i) {
-    auto done = run("accumulate", microbatches[i], host, static_cast<int64_t>(i));
-    if (!done) return done.status();
+    CLEAVE_ASSIGN_OR_RETURN(auto done, run("accumulate", microbatches[i], host, static_cast<int64_t>(i)));
   }
-  auto outputs = run("final", microbatches.back(), host, static_cast<int64_t>(microbatches.size()) - 1);
-  if (!outputs) return outputs.status();
-  StepOutcome outcome{outputs->at("loss").reals().at(0), outputs->at("grad_norm").reals().at(0), {}};
-  if (auto skipped = outputs->find("skipped"); skipped != outputs->end())
-    outcome.skipped = skipped->second.reals().at(0);
+  CLEAVE_ASSIGN_OR_RETURN(auto outputs,
+                          run("final", microbatches.back(), host, static_cast<int64_t>(microbatches.size()) - 1));
+  StepOutcome outcome{outputs.at("loss").reals().at(0), outputs.at("grad_norm").reals().at(0), {}};
+  if (auto skipped = outputs.find("skipped"); skipped != outputs.end()) outcome.skipped = skipped->second.reals().at(0);
   return outcome;
 }
 

@@ -157,11 +157,9 @@ private:
     if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
       return inputError("the plan has no routine 'step'");
     CLEAVE_RETURN_IF_ERROR(take(lengthsOf(plan) - 1));
-    auto mesh = meshOf(plan.mesh());
-    if (!mesh) return mesh.status();
-    auto made = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
-    if (!made) return made.status();
-    executor = std::move(*made);
+    CLEAVE_ASSIGN_OR_RETURN(auto mesh, meshOf(plan.mesh()));
+    CLEAVE_ASSIGN_OR_RETURN(auto made, Executor::create(plan, std::make_unique<LocalFabric>(mesh), {}));
+    executor = std::move(made);
     WeightReader weights(plan, result.options.model, {.whole = result.options.checkWeights});
     for (const plan::Parameter &parameter : plan.parameters()) {
       for (int64_t device : executor->devices())
@@ -190,9 +188,8 @@ private:
     if (bytes.empty()) return inputError("the plan carries no reference graph to compare with");
     plan::Graph graph;
     if (!graph.ParseFromString(bytes)) return inputError("the plan's reference graph is damaged");
-    auto created = ReferenceExecutor::create(std::move(graph), precision);
-    if (!created) return created.status();
-    reference = std::make_unique<ReferenceExecutor>(std::move(*created));
+    CLEAVE_ASSIGN_OR_RETURN(auto created, ReferenceExecutor::create(std::move(graph), precision));
+    reference = std::make_unique<ReferenceExecutor>(std::move(created));
     return Status::ok();
   }
 
@@ -244,25 +241,23 @@ private:
     CLEAVE_RETURN_IF_ERROR(takeState());
     NamedTensors before = exact->state;
     std::vector<NamedTensors> inputs = inputsOfStep(step);
-    auto ran = runSplit(step, inputs);
-    if (!ran) return ran.status();
-    std::map<std::string, double> outputs = *ran;
+    CLEAVE_ASSIGN_OR_RETURN(auto ran, runSplit(step, inputs));
+    std::map<std::string, double> outputs = ran;
     HostValues host{.step = step,
                     .skipped = skipped,
                     .learningRate = learningRate(plan.training().lr(), step - 1),
                     .seed = plan.training().seed()};
-    auto expected = exact->step(inputs, host);
-    if (!expected) return expected.status();
+    CLEAVE_ASSIGN_OR_RETURN(auto expected, exact->step(inputs, host));
     StepComparison seen;
     seen.step = step;
     if (count > 1) seen.length = plan.lengths(static_cast<int>(length)).length();
-    seen.loss = outputs["loss"], seen.referenceLoss = expected->loss;
-    seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = expected->gradNorm;
-    if (expected->skipped) {
-      if (outputs["skipped"] != *expected->skipped)
+    seen.loss = outputs["loss"], seen.referenceLoss = expected.loss;
+    seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = expected.gradNorm;
+    if (expected.skipped) {
+      if (outputs["skipped"] != *expected.skipped)
         result.faults.push_back(
-            fmt::format("step {}: {} steps skipped split, {} unsplit", step, outputs["skipped"], *expected->skipped));
-      skipped = std::llround(*expected->skipped);
+            fmt::format("step {}: {} steps skipped split, {} unsplit", step, outputs["skipped"], *expected.skipped));
+      skipped = std::llround(*expected.skipped);
       seen.skips = !std::isfinite(seen.referenceGradNorm);
     }
     std::vector<TensorComparison> tensors;
@@ -317,11 +312,10 @@ private:
     NoiseMask noise(exact->state);
     for (uint64_t variant = 0; variant < variants; ++variant) {
       setRounded(before, variant);
-      auto computed = rounded->step(inputs, host);
-      if (!computed) return computed.status();
-      seen.lossSensitivity = std::max(seen.lossSensitivity, relative(computed->loss, seen.referenceLoss));
+      CLEAVE_ASSIGN_OR_RETURN(auto computed, rounded->step(inputs, host));
+      seen.lossSensitivity = std::max(seen.lossSensitivity, relative(computed.loss, seen.referenceLoss));
       if (!seen.skips)
-        seen.normSensitivity = std::max(seen.normSensitivity, relative(computed->gradNorm, seen.referenceGradNorm));
+        seen.normSensitivity = std::max(seen.normSensitivity, relative(computed.gradNorm, seen.referenceGradNorm));
       size_t i = 0;
       for (const plan::Parameter &parameter : plan.parameters()) {
         if (!isCompared(parameter)) continue;

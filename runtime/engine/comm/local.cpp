@@ -160,32 +160,31 @@ std::vector<int64_t> LocalFabric::localDevices() const {
 }
 
 Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
-  Result<CollectiveGroup> group = groupOf(collective, mesh, device);
-  if (!group) return group.status();
-  if (group->count() > LocalCollective::maxMembers)
-    return inputError(fmt::format("a group of {} devices in one process", group->count()));
+  CLEAVE_ASSIGN_OR_RETURN(CollectiveGroup group, groupOf(collective, mesh, device));
+  if (group.count() > LocalCollective::maxMembers)
+    return inputError(fmt::format("a group of {} devices in one process", group.count()));
   auto command = std::make_unique<LocalCollective>();
   command->op = collective.op();
-  command->self = group->self;
+  command->self = group.self;
   command->abort = &flag;
-  for (int64_t member : group->members) {
+  for (int64_t member : group.members) {
     command->arenas.push_back(arenas[static_cast<size_t>(member)]);
     command->signals.push_back(signal(member));
   }
-  for (CollectivePart &geometry : group->parts) {
+  for (CollectivePart &geometry : group.parts) {
     LocalCollective::Part part{std::move(geometry)};
     part.element = byteSize(part.dtype);
     part.reduce = reduceFunction(part.dtype, collective.reduce());
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      AllToAllPiece piece = pieceOf(part, group->count());
+      AllToAllPiece piece = pieceOf(part, group.count());
       part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
       part.piece = StridedCopy(piece.sizes, piece.sourceStrides, piece.targetStrides, part.element);
     }
     command->parts.push_back(std::move(part));
   }
   std::lock_guard guard(lock);
-  std::unique_ptr<Meeting> &meeting = channels[{group->members, lane}];
-  if (!meeting) meeting = std::make_unique<Meeting>(static_cast<int>(group->count()));
+  std::unique_ptr<Meeting> &meeting = channels[{group.members, lane}];
+  if (!meeting) meeting = std::make_unique<Meeting>(static_cast<int>(group.count()));
   command->meeting = meeting.get();
   return Prepared(std::move(command));
 }

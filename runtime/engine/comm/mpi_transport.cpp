@@ -229,9 +229,8 @@ Result<void *> openPlugin() {
 } // namespace
 
 Result<std::string> mpiVersion() {
-  auto handle = openPlugin();
-  if (!handle) return handle.status();
-  auto *version = reinterpret_cast<int (*)(char *, int *)>(::dlsym(*handle, "MPI_Get_library_version"));
+  CLEAVE_ASSIGN_OR_RETURN(auto handle, openPlugin());
+  auto *version = reinterpret_cast<int (*)(char *, int *)>(::dlsym(handle, "MPI_Get_library_version"));
   if (!version) return inputError("the MPI library is older than MPI 3");
   std::array<char, 8192> text = {}; // no library has a longer MPI_MAX_LIBRARY_VERSION_STRING
   int length = 0;
@@ -241,9 +240,8 @@ Result<std::string> mpiVersion() {
 }
 
 Result<std::unique_ptr<Transport>> openMpiTransport(const AbortFlag &abort) {
-  auto handle = openPlugin();
-  if (!handle) return handle.status();
-  auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(*handle, "cleave_open_mpi"));
+  CLEAVE_ASSIGN_OR_RETURN(auto handle, openPlugin());
+  auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(handle, "cleave_open_mpi"));
   if (!open) return inputError("libcleave_comm_mpi.so is not a plugin of Cleave");
   char error[256] = "no reason given";
   const CleaveMpiTransport *plugin = open(Transport::healthLane + 1, error, sizeof error);

@@ -61,9 +61,8 @@ Result<Network> readNetwork(const NetworkOptions &options, const std::function<c
     return inputError("CLEAVE_SECRET and CLEAVE_SECRET_FILE are both set: one of them tells the secret");
   if (!options.secretFile.empty()) path = options.secretFile;
   if (path.empty() && secret.empty()) return network;
-  Result<RunSecret> key = path.empty() ? keyOf(secret, "CLEAVE_SECRET") : keyInFile(path);
-  if (!key) return key.status();
-  network.secret = *key;
+  CLEAVE_ASSIGN_OR_RETURN(RunSecret key, path.empty() ? keyOf(secret, "CLEAVE_SECRET") : keyInFile(path));
+  network.secret = key;
   return network;
 }
 

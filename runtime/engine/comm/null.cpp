@@ -19,8 +19,7 @@ std::vector<int64_t> NullFabric::localDevices() const {
 }
 
 Result<Prepared> NullFabric::prepare(int64_t, int, const plan::Collective &collective) {
-  auto parts = partsOf(collective, mesh.groupSize(axesOf(collective.axes())));
-  if (!parts) return parts.status();
+  CLEAVE_ASSIGN_OR_RETURN(auto parts, partsOf(collective, mesh.groupSize(axesOf(collective.axes()))));
   return Prepared(std::make_unique<DoNothing>());
 }
 

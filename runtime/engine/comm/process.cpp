@@ -211,18 +211,17 @@ struct Layout {
 } // namespace
 
 Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
-  Result<CollectiveGroup> group = groupOf(collective, mesh, device);
-  if (!group) return group.status();
-  if (group->count() > ProcessCollective::maxMembers)
-    return inputError(fmt::format("a group of {} processes", group->count()));
+  CLEAVE_ASSIGN_OR_RETURN(CollectiveGroup group, groupOf(collective, mesh, device));
+  if (group.count() > ProcessCollective::maxMembers)
+    return inputError(fmt::format("a group of {} processes", group.count()));
   if (mesh.axes.size() > maxAxes)
     return inputError(fmt::format("a mesh of {} axes; at most {} are allowed", mesh.axes.size(), maxAxes));
   if (lane > Transport::communicationLane) return inputError(fmt::format("a collective in lane {}", lane));
   const auto on = static_cast<Transport::Lane>(lane);
-  for (int64_t member : group->members) transport->need(on, static_cast<int>(member));
+  for (int64_t member : group.members) transport->need(on, static_cast<int>(member));
   auto command = std::make_unique<ProcessCollective>(transport->endpoint(on), flag, tagOf(mesh, collective));
-  Layout layout{*command, group->members, group->self, arena};
-  for (const CollectivePart &part : group->parts) {
+  Layout layout{*command, group.members, group.self, arena};
+  for (const CollectivePart &part : group.parts) {
     ReduceFunction reduce = reduceFunction(part.dtype, collective.reduce());
     switch (collective.op()) {
     case plan::Collective::ALL_REDUCE:

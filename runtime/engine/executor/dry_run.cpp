@@ -7,16 +7,15 @@
 namespace cleave::runtime {
 
 Status dryRun(const plan::Plan &plan) {
-  Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  if (!mesh) return mesh.status();
-  auto executor = Executor::create(plan, std::make_unique<NullFabric>(plan, *mesh), {.null = true, .threads = 1});
-  if (!executor) return executor.status();
+  CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, meshOf(plan.mesh()));
+  CLEAVE_ASSIGN_OR_RETURN(
+      auto executor, Executor::create(plan, std::make_unique<NullFabric>(plan, mesh), {.null = true, .threads = 1}));
   for (const plan::Routine &routine : plan.programs(0).routines()) {
     size_t inputs = inputsOf(plan, routine.name()).size() * static_cast<size_t>(microbatchesOf(plan, routine.name()));
     std::vector<const std::byte *> none(inputs, nullptr);
     bool isAhead = stepsOverlap(plan) && routine.name() == "step";
-    auto outputs = (*executor)->run(routine.name(), none, 0, 0, isAhead ? none : std::vector<const std::byte *>{});
-    if (!outputs) return outputs.status();
+    CLEAVE_ASSIGN_OR_RETURN(
+        auto outputs, executor->run(routine.name(), none, 0, 0, isAhead ? none : std::vector<const std::byte *>{}));
   }
   return Status::ok();
 }

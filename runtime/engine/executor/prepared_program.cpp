@@ -58,10 +58,9 @@ Status PreparedProgram::loadConstants(const plan::Fragment &fragment, const dist
                                           static_cast<int64_t>(constant.data().size())));
       continue;
     }
-    Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, id);
-    if (!shard) return shard.status();
+    CLEAVE_ASSIGN_OR_RETURN(Shard shard, shardOf(constant.global_shape(), constant.dims(), mesh, id));
     int64_t from = 0;
-    StridedCopy copy = sliceCopy(constant.global_shape(), *shard, element, from);
+    StridedCopy copy = sliceCopy(constant.global_shape(), shard, element, from);
     std::vector<std::byte> local(static_cast<size_t>(copy.bytes()));
     copy.run(reinterpret_cast<const std::byte *>(constant.data().data()) + from, local.data());
     CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), local.data(), copy.bytes()));
@@ -73,10 +72,9 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
                                         PreparedFragment &out) {
   out.source = &fragment;
   for (const plan::InputBinding &input : fragment.inputs()) {
-    Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, id);
-    if (!shard) return shard.status();
+    CLEAVE_ASSIGN_OR_RETURN(Shard shard, shardOf(input.global_shape(), input.dims(), mesh, id));
     PreparedFragment::Input prepared;
-    prepared.slice = sliceCopy(input.global_shape(), *shard, byteSize(input.buffer().dtype()), prepared.sourceOffset);
+    prepared.slice = sliceCopy(input.global_shape(), shard, byteSize(input.buffer().dtype()), prepared.sourceOffset);
     prepared.targetOffset = placeOf(input.buffer(), *source, fragment, slot);
     out.inputs.push_back(std::move(prepared));
   }

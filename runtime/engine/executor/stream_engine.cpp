@@ -270,9 +270,8 @@ Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
 Status StreamEngine::awaitNext(const Run &run, const Run &next) {
   const StreamEvent &begin = turnOf(next.turn).begin;
   CLEAVE_RETURN_IF_ERROR(await(*next.routine, begin, "the GPU stopped"));
-  Result<double> seconds = begin.secondsSince(turnOf(run.turn).end);
-  if (!seconds) return seconds.status();
-  idle = std::max(0.0, *seconds);
+  CLEAVE_ASSIGN_OR_RETURN(double seconds, begin.secondsSince(turnOf(run.turn).end));
+  idle = std::max(0.0, seconds);
   return Status::ok();
 }
 
@@ -304,9 +303,8 @@ Status StreamEngine::capture(Routine &routine) {
 // Both ends of an exchange are in a graph or neither is: where one process cannot capture a routine, none has graphs.
 Status StreamEngine::captureOrGoOn(Routine &routine) {
   Status captured = capture(routine);
-  Result<uint64_t> refused = fabric.control().allReduceMax(!captured, options.limit);
-  if (!refused) return refused.status();
-  if (*refused == 0) return Status::ok();
+  CLEAVE_ASSIGN_OR_RETURN(uint64_t refused, fabric.control().allReduceMax(!captured, options.limit));
+  if (refused == 0) return Status::ok();
   if (options.warn)
     options.warn(fmt::format("{}; steps go on without CUDA graphs, command by command",
                              captured ? "another process cannot capture the step as a graph" : captured.message()));
@@ -433,9 +431,8 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
                            actionName(*action.fragment->source, action.source->microbatch()),
                            laneName(cursor.wait->lane, programs[r]->plan.mesh()));
       }));
-      Result<bool> done = waited(routine, r, lane, *cursor.wait);
-      if (!done) return done.status();
-      if (!*done) return Status::ok();
+      CLEAVE_ASSIGN_OR_RETURN(bool done, waited(routine, r, lane, *cursor.wait));
+      if (!done) return Status::ok();
     }
     if (next < 0) {
       for (const Upload &upload : rank.uploads[cursor.action])

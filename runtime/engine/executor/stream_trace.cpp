@@ -38,9 +38,8 @@ Status StreamTrace::beginRun(int64_t number, std::span<const cuda::Stream> strea
   timed.clear();
   for (size_t r = 0; r < gpus.size(); ++r) {
     CLEAVE_RETURN_IF_ERROR(gpus[r]->enter());
-    Result<CuEvent> origin = record(r, streams[r]);
-    if (!origin) return origin.status();
-    origins.push_back(*origin);
+    CLEAVE_ASSIGN_OR_RETURN(CuEvent origin, record(r, streams[r]));
+    origins.push_back(origin);
   }
   return Status::ok();
 }

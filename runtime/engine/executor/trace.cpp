@@ -117,23 +117,22 @@ Status Trace::write(const std::string &path) const {
   int64_t start = INT64_MAX;
   for (const TraceLane &lane : lanes)
     if (!lane.records.empty()) start = std::min(start, lane.records.front().begin);
-  const Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  if (!mesh) return mesh.status();
+  CLEAVE_ASSIGN_OR_RETURN(const dist::Mesh mesh, meshOf(plan.mesh()));
   EventWriter events(start);
   std::set<int64_t> ranks;
   for (const TraceLane &lane : lanes) {
     ranks.insert(lane.rank);
     events.name("process_name", lane.rank, lane.lane, fmt::format("rank {}", lane.rank));
     events.name("thread_name", lane.rank, lane.lane, laneName(lane.lane, plan.mesh()));
-    Messages messages(*mesh, lane.rank);
+    Messages messages(mesh, lane.rank);
     for (const TraceLane::Record &record : lane.records) {
-      events.write(slice(lane, record, *mesh, events));
+      events.write(slice(lane, record, mesh, events));
       if (record.command && record.command->has_transfer())
         events.write(arrow(lane, record, messages.name(record), events));
     }
   }
   for (int64_t rank : ranks) {
-    const plan::Program &program = plan.programs(programOf(plan, *mesh, rank));
+    const plan::Program &program = plan.programs(programOf(plan, mesh, rank));
     for (const MemoryInUse &point : memoryInUse(plan, program, rank, lanes))
       events.write({{"ph", "C"},
                     {"name", "memory in use"},

@@ -97,16 +97,14 @@ private:
   Status once(const plan::Plan &plan, int64_t times, bool mayRepeat, double &seconds) {
     constexpr double longEnough = 3e-3;
     constexpr int most = 400;
-    Result<double> first = TrialPlan(plan, 1).time(1);
-    if (!first) return first.status();
-    if (emptySeconds == 0) emptySeconds = *first; // of the first trial, a small kernel
-    double measured = *first;
+    CLEAVE_ASSIGN_OR_RETURN(double first, TrialPlan(plan, 1).time(1));
+    if (emptySeconds == 0) emptySeconds = first; // of the first trial, a small kernel
+    double measured = first;
     int repeats = 1;
     if (mayRepeat) {
       repeats = std::clamp(static_cast<int>(longEnough / std::max(measured - emptySeconds, 1e-6)), 2, most);
-      Result<double> longer = TrialPlan(plan, repeats).time(1);
-      if (!longer) return longer.status();
-      measured = *longer;
+      CLEAVE_ASSIGN_OR_RETURN(double longer, TrialPlan(plan, repeats).time(1));
+      measured = longer;
     }
     seconds = std::max(measured - emptySeconds, 0.1 * measured) / double(repeats * times);
     return Status::ok();

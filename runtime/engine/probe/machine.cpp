@@ -240,9 +240,8 @@ public:
         for (int p = 0; p < products; ++p)
           trial.product(a, b, c, {}, edge, edge, edge, {{edge, 1}, {edge, 1}, {edge, 1}});
       }
-      Result<TrialPlan::Copies> copies = trial.timeCopies(figures.threads);
-      if (!copies) return copies.status();
-      ReturnFigure figure{2 * half, copies->pause, copies->seconds};
+      CLEAVE_ASSIGN_OR_RETURN(TrialPlan::Copies copies, trial.timeCopies(figures.threads));
+      ReturnFigure figure{2 * half, copies.pause, copies.seconds};
       figures.returns.push_back(figure);
       probe.say(fmt::format("copy             {:>6} KiB, {:.2f} ms after the last: {:.1f} us", figure.bytes >> 10,
                             1e3 * figure.pause, 1e6 * figure.seconds));

@@ -140,9 +140,8 @@ double medianOf(std::vector<double> &times) {
 
 Result<std::unique_ptr<Executor>> TrialPlan::open(const ExecutorOptions &options) {
   if (!isMade) addFill();
-  Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  if (!mesh) return mesh.status();
-  Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
+  CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, meshOf(plan.mesh()));
+  Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(mesh), options);
   if (!executor) return executor.status();
   if (isMade) {
     for (int64_t device : (*executor)->devices())
@@ -167,8 +166,7 @@ Result<double> TrialPlan::time(int threads) {
   constexpr double budget = 0.15, isLong = 0.5; // seconds of timed runs
   ExecutorOptions options;
   options.threads = threads;
-  Result<std::unique_ptr<Executor>> executor = open(options);
-  if (!executor) return executor.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> executor, open(options));
   std::vector<double> times;
   double sum = 0;
   auto isEnough = [&](int timed) {
@@ -176,8 +174,7 @@ Result<double> TrialPlan::time(int threads) {
   };
   for (int run = 0; !isEnough(run - warmUp); ++run) {
     int64_t begin = nowNanoseconds();
-    auto outputs = (*executor)->run("step", {}, run);
-    if (!outputs) return outputs.status();
+    CLEAVE_ASSIGN_OR_RETURN(auto outputs, executor->run("step", {}, run));
     double seconds = static_cast<double>(nowNanoseconds() - begin) / 1e9;
     if (run < warmUp) continue;
     times.push_back(seconds);
@@ -192,12 +189,11 @@ Result<TrialPlan::Copies> TrialPlan::timeCopies(int threads) {
   options.threads = threads;
   options.trace.recordsPerLane =
       static_cast<size_t>(steps) * static_cast<size_t>(plan.programs(0).fragments(0).commands_size() + 2);
-  Result<std::unique_ptr<Executor>> executor = open(options);
-  if (!executor) return executor.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> executor, open(options));
   for (int step = 0; step < steps; ++step)
-    if (auto outputs = (*executor)->run("step", {}, step); !outputs) return outputs.status();
+    if (auto outputs = executor->run("step", {}, step); !outputs) return outputs.status();
   std::vector<double> seconds, pauses;
-  for (const TraceLane &lane : (*executor)->recorded()->all()) {
+  for (const TraceLane &lane : executor->recorded()->all()) {
     const TraceLane::Record *last = nullptr;
     for (const TraceLane::Record &record : lane.records) {
       if (!record.command || !record.command->has_copy()) continue;

@@ -154,10 +154,9 @@ Status verifyIndexed(const Message &c, const plan::Buffer &rows, const plan::Buf
   if (!isBox(indexed, c.outer(), indices, c.inner()))
     return inputError(fmt::format("{} is not [{}, {}, {}]", describe(indexed), c.outer(), indices, c.inner()));
   if (rows.dtype() != indexed.dtype()) return inputError("dtypes differ");
-  Result<std::pair<int64_t, int64_t>> start = rangeOf(c.start(), mesh);
-  if (!start) return start.status();
-  if (start->first < 0 || start->second > c.global_rows() - c.rows())
-    return inputError(fmt::format("rows from {} to {} of {}", start->first, start->second + c.rows(), c.global_rows()));
+  CLEAVE_ASSIGN_OR_RETURN(auto start, rangeOf(c.start(), mesh));
+  if (start.first < 0 || start.second > c.global_rows() - c.rows())
+    return inputError(fmt::format("rows from {} to {} of {}", start.first, start.second + c.rows(), c.global_rows()));
   return Status::ok();
 }
 
@@ -165,9 +164,8 @@ Status verifyCopy(const plan::Copy &c, const dist::Mesh &mesh) {
   if (c.source_strides_size() != c.sizes_size() || c.target_strides_size() != c.sizes_size() || c.sizes_size() > 16)
     return inputError("one stride a dimension is needed, and at most 16 dimensions");
   if (c.source().dtype() != c.target().dtype()) return inputError("dtypes differ");
-  Result<std::pair<int64_t, int64_t>> from = rangeOf(c.source_offset(), mesh), to = rangeOf(c.target_offset(), mesh);
-  if (!from) return from.status();
-  if (!to) return to.status();
+  CLEAVE_ASSIGN_OR_RETURN(auto from, rangeOf(c.source_offset(), mesh));
+  CLEAVE_ASSIGN_OR_RETURN(auto to, rangeOf(c.target_offset(), mesh));
   if (c.source().on_host() || c.target().on_host()) {
     if (c.sizes_size() != 1 || c.source_strides(0) != 1 || c.target_strides(0) != 1)
       return inputError("a copy from or to the host's memory moves one run of bytes");
@@ -176,8 +174,8 @@ Status verifyCopy(const plan::Copy &c, const dist::Mesh &mesh) {
   const int64_t moved = elementCount(c.sizes());
   if (moved < 0 || moved > elementCount(c.target().shape()))
     return inputError(fmt::format("{} has fewer elements than are copied", describe(c.target())));
-  CLEAVE_RETURN_IF_ERROR(reaches("source", c.source(), c.sizes(), c.source_strides(), *from));
-  return reaches("target", c.target(), c.sizes(), c.target_strides(), *to);
+  CLEAVE_RETURN_IF_ERROR(reaches("source", c.source(), c.sizes(), c.source_strides(), from));
+  return reaches("target", c.target(), c.sizes(), c.target_strides(), to);
 }
 
 Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
@@ -191,8 +189,7 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
     members *= axis->size;
   }
   if (c.inputs().empty()) return inputError("a collective of nothing");
-  Result<std::vector<CollectivePart>> parts = partsOf(c, members);
-  if (!parts) return parts.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<CollectivePart> parts, partsOf(c, members));
   const bool reduces = c.op() == plan::Collective::ALL_REDUCE || c.op() == plan::Collective::REDUCE_SCATTER;
   for (const plan::Buffer &in : c.inputs())
     if (reduces && isFp8BitFloat(in.dtype()))

@@ -22,8 +22,7 @@ std::string showCommand(const plan::Fragment &fragment, int command) {
 }
 
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
-  Result<std::vector<LaneClock>> clocks = clocksOf(fragment);
-  if (!clocks) return clocks.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<LaneClock> clocks, clocksOf(fragment));
   std::array<std::vector<int>, numLanes> lanes;
   std::vector<std::vector<Access>> accesses;
   for (int i = 0; i < fragment.commands_size(); ++i)
@@ -34,9 +33,9 @@ Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
   for (const plan::Command &command : fragment.commands()) accesses.push_back(accessesOf(command, &plan));
   auto compare = [&](size_t lane, size_t other) -> Status {
     for (int a : lanes[lane]) {
-      int done = (*clocks)[static_cast<size_t>(a)].done[other];
+      int done = clocks[static_cast<size_t>(a)].done[other];
       for (auto i = std::upper_bound(lanes[other].begin(), lanes[other].end(), done); i != lanes[other].end(); ++i) {
-        if ((*clocks)[static_cast<size_t>(*i)].done[lane] >= a) break; // it, and all after it on its lane, wait for a
+        if (clocks[static_cast<size_t>(*i)].done[lane] >= a) break; // it, and all after it on its lane, wait for a
         for (const Access &one : accesses[static_cast<size_t>(a)])
           for (const Access &two : accesses[static_cast<size_t>(*i)])
             if ((one.write || two.write) && overlap(*one.buffer, *two.buffer))

@@ -151,9 +151,8 @@ Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, cons
   if (elementCount(input.global_shape()) < 0) return inputError("its global shape is not valid");
   if (!input.without_samples() && (input.sample_dim() < 0 || input.sample_dim() >= input.global_shape_size()))
     return inputError(fmt::format("it has no dimension {} of samples", input.sample_dim()));
-  Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, 0);
-  if (!shard) return shard.status();
-  if (!std::equal(shard->size.begin(), shard->size.end(), input.buffer().shape().begin(), input.buffer().shape().end()))
+  CLEAVE_ASSIGN_OR_RETURN(Shard shard, shardOf(input.global_shape(), input.dims(), mesh, 0));
+  if (!std::equal(shard.size.begin(), shard.size.end(), input.buffer().shape().begin(), input.buffer().shape().end()))
     return inputError(
         fmt::format("its buffer {} is not the device's slice of the global shape", describe(input.buffer())));
   return Status::ok();
@@ -163,9 +162,8 @@ Status verifyConstant(const plan::ConstantData &constant, const dist::Mesh &mesh
   CLEAVE_RETURN_IF_ERROR(verifyBuffer(constant.buffer(), {arenaBytes})); // the same for all microbatches
   int64_t expected = byteSize(constant.buffer());
   if (constant.dims_size()) {
-    Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, 0);
-    if (!shard) return shard.status();
-    if (!std::equal(shard->size.begin(), shard->size.end(), constant.buffer().shape().begin(),
+    CLEAVE_ASSIGN_OR_RETURN(Shard shard, shardOf(constant.global_shape(), constant.dims(), mesh, 0));
+    if (!std::equal(shard.size.begin(), shard.size.end(), constant.buffer().shape().begin(),
                     constant.buffer().shape().end()))
       return inputError(fmt::format("its buffer {} is not the device's slice", describe(constant.buffer())));
     int64_t elements = elementCount(constant.global_shape());

@@ -97,36 +97,30 @@ Result<std::map<std::string, Array>> readArrays(const std::string &path) {
   std::map<std::string, Array> arrays;
   auto add = [&](std::string name, std::string_view bytes, std::shared_ptr<const void> storage) {
     if (name.size() > 4 && name.ends_with(".npy")) name.resize(name.size() - 4);
-    Result<Array> array = parseNpy(bytes, std::move(storage), path + ": '" + name + "'");
-    if (!array) return array.status();
-    arrays[name] = std::move(*array);
+    CLEAVE_ASSIGN_OR_RETURN(Array array, parseNpy(bytes, std::move(storage), path + ": '" + name + "'"));
+    arrays[name] = std::move(array);
     return Status::ok();
   };
-  Result<fs::file_type> type = fileTypeOf(path);
-  if (!type) return type.status();
-  if (*type == fs::file_type::directory) {
-    Result<std::vector<fs::path>> entries = entriesOf(path);
-    if (!entries) return entries.status();
-    for (const fs::path &entry : *entries) {
+  CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(path));
+  if (type == fs::file_type::directory) {
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(path));
+    for (const fs::path &entry : entries) {
       if (entry.extension() != ".npy") continue;
-      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(entry.string());
-      if (!file) return file.status();
-      CLEAVE_RETURN_IF_ERROR(add(entry.filename().string(), (*file)->bytes(), *file));
+      CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(entry.string()));
+      CLEAVE_RETURN_IF_ERROR(add(entry.filename().string(), file->bytes(), file));
     }
     if (arrays.empty()) return inputError(path + ": the folder holds no .npy file");
     return arrays;
   }
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  if (!file) return file.status();
-  Result<std::vector<ZipEntry>> entries = readZip((*file)->bytes(), path);
-  if (!entries) return entries.status();
-  for (ZipEntry &entry : *entries) {
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<ZipEntry> entries, readZip(file->bytes(), path));
+  for (ZipEntry &entry : entries) {
     if (!entry.name.ends_with(".npy")) continue;
     if (entry.inflated) {
       auto owned = std::make_shared<std::string>(std::move(*entry.inflated));
       CLEAVE_RETURN_IF_ERROR(add(entry.name, *owned, owned));
     } else {
-      CLEAVE_RETURN_IF_ERROR(add(entry.name, entry.stored, *file));
+      CLEAVE_RETURN_IF_ERROR(add(entry.name, entry.stored, file));
     }
   }
   return arrays;

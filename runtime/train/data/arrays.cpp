@@ -139,18 +139,16 @@ Result<std::vector<SamplePart>> samplesAt(const std::map<std::string, Array> &fi
 
 Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vector<Field> &fields,
                                     const std::map<std::string, Array> &file) {
-  Result<std::vector<SamplePart>> samples = samplesAt(file, settings.path);
-  if (!samples) return samples.status();
-  const int64_t elements = samples->empty() ? 0 : samples->back().begin + samples->back().count;
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<SamplePart> samples, samplesAt(file, settings.path));
+  const int64_t elements = samples.empty() ? 0 : samples.back().begin + samples.back().count;
   std::vector<RaggedSource> sources;
   for (const Field &field : fields) {
-    Result<FoundArray> found = arrayFor(field, settings, file);
-    if (!found) return found.status();
-    const auto &[wanted, array, content] = *found;
+    CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(field, settings, file));
+    const auto &[wanted, array, content] = found;
     RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
     if (!array) continue;
     source.array = *array;
-    const int64_t rows = field.lengthDims.empty() ? std::ssize(*samples) : elements;
+    const int64_t rows = field.lengthDims.empty() ? std::ssize(samples) : elements;
     const int64_t inner =
         field.elements() / (field.lengthDims.empty() ? 1 : std::max<int64_t>(1, field.shape[field.lengthDims.front()]));
     if (elementCount(array->shape) / std::max<int64_t>(1, inner) < rows ||
@@ -158,22 +156,20 @@ Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vec
       return inputError(fmt::format("{}: array '{}' is {}; {} of {} numbers are needed", settings.path, wanted,
                                     describe(*array), rows, inner));
   }
-  return makeRagged(settings, fields, std::move(sources), std::move(*samples));
+  return makeRagged(settings, fields, std::move(sources), std::move(samples));
 }
 
 } // namespace
 
 Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
-  Result<std::map<std::string, Array>> file = readArrays(settings.path);
-  if (!file) return file.status();
-  if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, *file);
+  CLEAVE_ASSIGN_OR_RETURN(auto file, readArrays(settings.path));
+  if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, file);
   std::vector<RaggedSource> sources;
   std::vector<Content> contents;
   int64_t samples = -1;
   for (const Field &field : fields) {
-    Result<FoundArray> found = arrayFor(field, settings, *file);
-    if (!found) return found.status();
-    const auto &[wanted, array, content] = *found;
+    CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(field, settings, file));
+    const auto &[wanted, array, content] = found;
     contents.push_back(content);
     RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
     if (!array) {

@@ -28,15 +28,11 @@ Result<std::vector<char32_t>> decode(std::string_view text, const std::string &p
 } // namespace
 
 Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
-  if (!file) return file.status();
-  Result<int64_t> block = blockLength(settings, fields);
-  if (!block) return block.status();
-  Result<std::vector<Content>> contents = contentsOf(settings, fields);
-  if (!contents) return contents.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(settings.path));
+  CLEAVE_ASSIGN_OR_RETURN(int64_t block, blockLength(settings, fields));
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<Content> contents, contentsOf(settings, fields));
   std::map<char32_t, std::string_view> written;
-  Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path, settings.truncate, written);
-  if (!text) return text.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<char32_t> text, decode(file->bytes(), settings.path, settings.truncate, written));
 
   std::map<char32_t, int32_t> numbers;
   DataSource source;
@@ -47,15 +43,15 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
   }
   for (size_t i = 0; i < fields.size(); ++i)
     if (const Field &field = fields[i]; field.upperBound > 0 && field.upperBound < next &&
-                                        ((*contents)[i] == Content::Tokens || (*contents)[i] == Content::NextTokens))
+                                        (contents[i] == Content::Tokens || contents[i] == Content::NextTokens))
       return inputError(fmt::format("{}: has {} different characters, but the model's '{}' knows only {}",
                                     settings.path, next, field.name, field.upperBound));
-  auto tokens = std::make_shared<std::vector<int32_t>>(text->size());
-  std::transform(text->begin(), text->end(), tokens->begin(), [&](char32_t code) { return numbers.at(code); });
+  auto tokens = std::make_shared<std::vector<int32_t>>(text.size());
+  std::transform(text.begin(), text.end(), tokens->begin(), [&](char32_t code) { return numbers.at(code); });
 
   auto total = static_cast<int64_t>(tokens->size());
   TokenAt tokenAt = [tokens](int64_t i) { return (*tokens)[static_cast<size_t>(i)]; };
-  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle, *contents};
+  SequenceSettings sequences{settings.path, block, 1, settings.shuffle, contents};
   CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
   return source;
 }

@@ -97,14 +97,12 @@ Result<std::shared_ptr<MappedFile>> openRecords(const std::string &path) {
 Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields) {
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field));
   std::vector<std::string> paths;
-  Result<fs::file_type> type = fileTypeOf(settings.path);
-  if (!type) return type.status();
-  const bool folder = *type == fs::file_type::directory;
+  CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(settings.path));
+  const bool folder = type == fs::file_type::directory;
   bool hasTest = false;
   if (folder) {
-    Result<std::vector<fs::path>> entries = entriesOf(settings.path);
-    if (!entries) return entries.status();
-    for (const fs::path &entry : *entries) {
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(settings.path));
+    for (const fs::path &entry : entries) {
       const std::string name = entry.filename().string();
       if (name.starts_with("data_batch_") && name.ends_with(".bin")) paths.push_back(entry.string());
       hasTest |= name == "test_batch.bin";
@@ -116,17 +114,15 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
   }
   std::vector<std::shared_ptr<MappedFile>> files;
   for (const std::string &path : paths) {
-    Result<std::shared_ptr<MappedFile>> file = openRecords(path);
-    if (!file) return file.status();
-    files.push_back(*file);
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, openRecords(path));
+    files.push_back(file);
   }
   DataSource source;
   source.train = std::make_unique<CifarDataset>(fields, settings.shuffle, std::move(files));
   std::string test = (fs::path(settings.path) / "test_batch.bin").string();
   if (hasTest) {
-    Result<std::shared_ptr<MappedFile>> file = openRecords(test);
-    if (!file) return file.status();
-    source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{*file});
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, openRecords(test));
+    source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{file});
   }
   return source;
 }

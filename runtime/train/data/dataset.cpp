@@ -92,21 +92,20 @@ Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const>
 }
 
 Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &given, const DataOptions &options) {
-  Result<DataSettings> settings = parseDataSettings(yaml);
-  if (!settings) return settings.status();
-  if (!options.path.empty()) settings->path = options.path;
+  CLEAVE_ASSIGN_OR_RETURN(DataSettings settings, parseDataSettings(yaml));
+  if (!options.path.empty()) settings.path = options.path;
   std::vector<Field> fields = given;
-  if (settings->lengths.size() == 1) markLength(fields, settings->lengths.front());
+  if (settings.lengths.size() == 1) markLength(fields, settings.lengths.front());
   if (fields.empty()) return inputError("the plan has no inputs to fill with data");
-  if (settings->kind == "synthetic") return openSynthetic(*settings, fields, options.seed);
-  if (settings->path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings->kind));
-  if (settings->kind == "arrays") return openArrays(*settings, fields);
-  if (settings->kind == "chars") return openChars(*settings, fields);
-  if (settings->kind == "tokens") return openTokens(*settings, fields);
-  if (settings->kind == "cifar10") return openCifar10(*settings, fields);
-  if (settings->kind == "images") return openImages(*settings, fields);
+  if (settings.kind == "synthetic") return openSynthetic(settings, fields, options.seed);
+  if (settings.path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings.kind));
+  if (settings.kind == "arrays") return openArrays(settings, fields);
+  if (settings.kind == "chars") return openChars(settings, fields);
+  if (settings.kind == "tokens") return openTokens(settings, fields);
+  if (settings.kind == "cifar10") return openCifar10(settings, fields);
+  if (settings.kind == "images") return openImages(settings, fields);
   return inputError(fmt::format(
-      "data of kind '{}' is not known; known: arrays, chars, tokens, cifar10, images, synthetic", settings->kind));
+      "data of kind '{}' is not known; known: arrays, chars, tokens, cifar10, images, synthetic", settings.kind));
 }
 
 } // namespace cleave::runtime

@@ -78,13 +78,11 @@ public:
 
 private:
   Status writeImage(const std::string &path, const Field &field, std::byte *out) const {
-    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-    if (!file) return file.status();
-    Result<Image> decoded = decodeImage((*file)->bytes(), path);
-    if (!decoded) return decoded.status();
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+    CLEAVE_ASSIGN_OR_RETURN(Image decoded, decodeImage(file->bytes(), path));
     Fit fit{{field.shape[1], field.shape[2]}, size_};
-    CLEAVE_RETURN_IF_ERROR(fit.check(decoded->size, path));
-    Image image = cropCentre(resize(*decoded, fit.scaled(decoded->size)), fit.model);
+    CLEAVE_RETURN_IF_ERROR(fit.check(decoded.size, path));
+    Image image = cropCentre(resize(decoded, fit.scaled(decoded.size)), fit.model);
     int64_t pixels = fit.model.height * fit.model.width;
     for (int64_t channel = 0; channel < field.shape[0]; ++channel)
       for (int64_t i = 0; i < pixels; ++i) {
@@ -185,12 +183,10 @@ Result<Folder> listFolder(const std::string &path) {
   const Result<fs::file_type> kind = fileTypeOf(path);
   if (kind && *kind == fs::file_type::not_found)
     return inputError(path + ": cannot be read: No such file or directory");
-  Result<std::vector<fs::path>> entries = entriesOf(path);
-  if (!entries) return entries.status();
-  for (const fs::path &entry : *entries) {
-    Result<fs::file_type> type = fileTypeOf(entry);
-    if (!type) return type.status();
-    if (*type == fs::file_type::directory) folder.classes.push_back(entry.filename().string());
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(path));
+  for (const fs::path &entry : entries) {
+    CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(entry));
+    if (type == fs::file_type::directory) folder.classes.push_back(entry.filename().string());
   }
   if (folder.classes.empty()) return inputError(path + ": holds no folder; images lie in one for each class");
   std::sort(folder.classes.begin(), folder.classes.end());
@@ -201,11 +197,9 @@ Result<Folder> listFolder(const std::string &path) {
 
 Status checkHeaders(const std::vector<Sample> &samples, const std::vector<Fit> &fits) {
   for (size_t i = 0; i < std::min(samples.size(), checkedFiles); ++i) {
-    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(samples[i].path);
-    if (!file) return file.status();
-    Result<ImageSize> size = imageSize((*file)->bytes(), samples[i].path);
-    if (!size) return size.status();
-    for (const Fit &fit : fits) CLEAVE_RETURN_IF_ERROR(fit.check(*size, samples[i].path));
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(samples[i].path));
+    CLEAVE_ASSIGN_OR_RETURN(ImageSize size, imageSize(file->bytes(), samples[i].path));
+    for (const Fit &fit : fits) CLEAVE_RETURN_IF_ERROR(fit.check(size, samples[i].path));
   }
   return Status::ok();
 }
@@ -213,22 +207,21 @@ Status checkHeaders(const std::vector<Sample> &samples, const std::vector<Fit> &
 } // namespace
 
 Result<DataSource> openImages(const DataSettings &settings, const std::vector<Field> &fields) {
-  Result<Folder> folder = listFolder(settings.path);
-  if (!folder) return folder.status();
-  auto classes = static_cast<int64_t>(folder->classes.size());
+  CLEAVE_ASSIGN_OR_RETURN(Folder folder, listFolder(settings.path));
+  auto classes = static_cast<int64_t>(folder.classes.size());
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field, settings, classes));
   std::vector<Fit> fits;
   for (const Field &field : fields)
     if (isImage(field)) fits.push_back({{field.shape[1], field.shape[2]}, settings.size});
-  CLEAVE_RETURN_IF_ERROR(checkHeaders(folder->samples, fits));
+  CLEAVE_RETURN_IF_ERROR(checkHeaders(folder.samples, fits));
   // The leading part of each class trains, one image at least.
   std::vector<Sample> train, rest;
-  for (size_t begin = 0; begin < folder->samples.size();) {
+  for (size_t begin = 0; begin < folder.samples.size();) {
     size_t end = begin;
-    while (end < folder->samples.size() && folder->samples[end].label == folder->samples[begin].label) ++end;
+    while (end < folder.samples.size() && folder.samples[end].label == folder.samples[begin].label) ++end;
     auto part =
         std::max<size_t>(1, static_cast<size_t>(std::llround(settings.trainSplit * static_cast<double>(end - begin))));
-    for (size_t i = begin; i < end; ++i) (i < begin + part ? train : rest).push_back(folder->samples[i]);
+    for (size_t i = begin; i < end; ++i) (i < begin + part ? train : rest).push_back(folder.samples[i]);
     begin = end;
   }
   DataSource source;

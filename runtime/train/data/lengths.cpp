@@ -8,9 +8,8 @@ namespace cleave::runtime {
 Result<std::vector<std::vector<Field>>> fieldsOf(const plan::Plan &plan) {
   std::vector<std::vector<Field>> fields;
   for (size_t length = 0; length < lengthsOf(plan); ++length) {
-    Result<std::vector<Field>> found = dataFields(inputsOf(plan, routineOf(plan, "step", length)));
-    if (!found) return found.status();
-    fields.push_back(std::move(*found));
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<Field> found, dataFields(inputsOf(plan, routineOf(plan, "step", length))));
+    fields.push_back(std::move(found));
   }
   CLEAVE_RETURN_IF_ERROR(markLengths(fields));
   return fields;

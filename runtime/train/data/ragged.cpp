@@ -168,9 +168,9 @@ Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> f
   for (size_t i = 0; i < fields.size(); ++i) {
     CLEAVE_RETURN_IF_ERROR(checkField(settings, fields[i], sources[i]));
     contents.push_back(sources[i].array ? Content::Given : sources[i].content);
-    Result<double> pad = fields[i].lengthDims.empty() ? Result<double>(0.0) : padOf(settings, fields[i]);
-    if (!pad) return pad.status();
-    data->pads.push_back(*pad);
+    CLEAVE_ASSIGN_OR_RETURN(double pad,
+                            fields[i].lengthDims.empty() ? Result<double>(0.0) : padOf(settings, fields[i]));
+    data->pads.push_back(pad);
   }
   for (size_t i = 0; i < samples.size(); ++i)
     if (samples[i].count > settings.lengths.back())

@@ -34,11 +34,10 @@ Status checkWidth(const Array &array, const std::string &path) {
 }
 
 Result<Array> readFile(const DataSettings &settings) {
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
-  if (!file) return file.status();
-  std::string_view bytes = (*file)->bytes();
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(settings.path));
+  std::string_view bytes = file->bytes();
   if (settings.path.ends_with(".npy")) {
-    Result<Array> array = parseNpy(bytes, *file, settings.path);
+    Result<Array> array = parseNpy(bytes, file, settings.path);
     if (array && (array->shape.size() != 1 || isFloat(array->dtype)))
       return inputError(fmt::format("{}: tokens are one row of integers, this is {}", settings.path, describe(*array)));
     return array;
@@ -50,7 +49,7 @@ Result<Array> readFile(const DataSettings &settings) {
                                             : plan::U16;
   array.shape = {static_cast<int64_t>(bytes.size()) / byteSize(array.dtype)};
   array.bytes = {reinterpret_cast<const std::byte *>(bytes.data()), bytes.size()};
-  array.storage = *file;
+  array.storage = file;
   CLEAVE_RETURN_IF_ERROR(checkWidth(array, settings.path));
   return array;
 }
@@ -68,9 +67,8 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
                                  const std::vector<Content> &contents) {
   if (!settings.separator)
     return inputError("data.lengths of tokens needs data.separator, the token that ends a sample");
-  Result<Array> array = readTokens(settings);
-  if (!array) return array.status();
-  const int64_t total = array->shape[0], longest = settings.lengths.back();
+  CLEAVE_ASSIGN_OR_RETURN(Array array, readTokens(settings));
+  const int64_t total = array.shape[0], longest = settings.lengths.back();
   std::vector<SamplePart> samples;
   auto add = [&](int64_t begin, int64_t end) { // the last token is a label only
     for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
@@ -81,7 +79,7 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
   for (int64_t first = 0; first < total; first += atOnce) {
     const int64_t count = std::min(atOnce, total - first);
     CLEAVE_RETURN_IF_ERROR(
-        convertElements(*array, first, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
+        convertElements(array, first, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
     for (int64_t i = 0; i < count; ++i)
       if (tokens[static_cast<size_t>(i)] == *settings.separator)
         add(std::exchange(begin, first + i + 1), first + i + 1);
@@ -95,7 +93,7 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
     const Field &field = fields[i];
     RaggedSource &source = sources.emplace_back(RaggedSource{.content = contents[i]});
     if (source.content == Content::NextTokens) source.shift = 1;
-    if (source.content == Content::Tokens || source.content == Content::NextTokens) source.array = *array;
+    if (source.content == Content::Tokens || source.content == Content::NextTokens) source.array = array;
     if (source.array && (field.lengthDims.size() != 1 || field.elements() != field.shape[field.lengthDims.front()]))
       return inputError(
           fmt::format("data of kind 'tokens' fills inputs of one number a position; '{}' is [{}] a sample", field.name,
@@ -107,22 +105,19 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
 } // namespace
 
 Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Field> &fields) {
-  Result<std::vector<Content>> contents = contentsOf(settings, fields);
-  if (!contents) return contents.status();
-  if (!settings.lengths.empty()) return openDocuments(settings, fields, *contents);
-  Result<int64_t> block = blockLength(settings, fields);
-  if (!block) return block.status();
-  Result<Array> array = readTokens(settings);
-  if (!array) return array.status();
-  TokenAt tokenAt = [tokens = *array](int64_t i) {
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<Content> contents, contentsOf(settings, fields));
+  if (!settings.lengths.empty()) return openDocuments(settings, fields, contents);
+  CLEAVE_ASSIGN_OR_RETURN(int64_t block, blockLength(settings, fields));
+  CLEAVE_ASSIGN_OR_RETURN(Array array, readTokens(settings));
+  TokenAt tokenAt = [tokens = array](int64_t i) {
     int64_t value = 0;
     // The type was checked when the file was opened.
     (void)convertElements(tokens, i, 1, plan::I64, reinterpret_cast<std::byte *>(&value)).isOk();
     return value;
   };
-  SequenceSettings sequences{settings.path, *block, *block, settings.shuffle, *contents};
+  SequenceSettings sequences{settings.path, block, block, settings.shuffle, contents};
   DataSource source;
-  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, array->shape[0], settings.trainSplit, source));
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, array.shape[0], settings.trainSplit, source));
   return source;
 }
 

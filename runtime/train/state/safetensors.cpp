@@ -109,17 +109,15 @@ Status writeSafetensors(const std::string &path, std::span<const TensorView> ten
       return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, tensor.name));
     headers.push_back({tensor.name, tensor.dtype, tensor.shape});
   }
-  auto writer = SafetensorsWriter::create(path, headers, metadata);
-  if (!writer) return writer.status();
-  for (const TensorView &tensor : tensors) CLEAVE_RETURN_IF_ERROR((*writer)->write(tensor.bytes));
-  return (*writer)->close();
+  CLEAVE_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::create(path, headers, metadata));
+  for (const TensorView &tensor : tensors) CLEAVE_RETURN_IF_ERROR(writer->write(tensor.bytes));
+  return writer->close();
 }
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string &path) {
-  Result<std::shared_ptr<MappedFile>> mapped = MappedFile::open(path);
-  if (!mapped) return mapped.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> mapped, MappedFile::open(path));
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
-  file->file = std::move(*mapped);
+  file->file = std::move(mapped);
   CLEAVE_RETURN_IF_ERROR(file->parse(path));
   return file;
 }

@@ -15,12 +15,11 @@ constexpr const char *indexName = "model.safetensors.index.json", *fileName = "m
 
 // The file or index of a folder.
 Result<std::string> inFolder(const std::string &folder) {
-  Result<std::vector<fs::path>> entries = entriesOf(folder);
-  if (!entries) return entries.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(folder));
   std::vector<std::string> found;
   for (const char *name : {indexName, fileName})
-    if (fs::path path = fs::path(folder) / name; std::ranges::count(*entries, path) > 0) return path.string();
-  for (const fs::path &entry : *entries)
+    if (fs::path path = fs::path(folder) / name; std::ranges::count(entries, path) > 0) return path.string();
+  for (const fs::path &entry : entries)
     if (entry.extension() == ".safetensors") found.push_back(entry.string());
   if (found.size() == 1) return found.front();
   return inputError(
@@ -35,12 +34,10 @@ Result<std::string> inFolder(const std::string &folder) {
 Result<SafetensorsSet> SafetensorsSet::open(const std::string &path) {
   SafetensorsSet set;
   std::string place = path;
-  Result<fs::file_type> type = fileTypeOf(path);
-  if (!type) return type.status();
-  if (*type == fs::file_type::directory) {
-    Result<std::string> found = inFolder(path);
-    if (!found) return found.status();
-    place = std::move(*found);
+  CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(path));
+  if (type == fs::file_type::directory) {
+    CLEAVE_ASSIGN_OR_RETURN(std::string found, inFolder(path));
+    place = std::move(found);
   }
   if (place.ends_with(".json")) {
     CLEAVE_RETURN_IF_ERROR(set.addIndex(place));
@@ -55,10 +52,9 @@ Result<SafetensorsSet> SafetensorsSet::open(const std::string &path) {
 }
 
 Status SafetensorsSet::add(const std::string &path) {
-  Result<std::unique_ptr<SafetensorsFile>> opened = SafetensorsFile::open(path);
-  if (!opened) return opened.status();
-  for (const auto &[name, view] : (*opened)->tensors()) byName.try_emplace(name, Tensor{&view, files.size()});
-  files.push_back(std::move(*opened));
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened, SafetensorsFile::open(path));
+  for (const auto &[name, view] : opened->tensors()) byName.try_emplace(name, Tensor{&view, files.size()});
+  files.push_back(std::move(opened));
   std::error_code failure;
   places.push_back(fs::weakly_canonical(fs::absolute(path), failure).string());
   return Status::ok();

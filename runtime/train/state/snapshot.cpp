@@ -135,22 +135,21 @@ Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, Snapsh
     const SnapshotManifest::File &told = snapshot->content.files[static_cast<size_t>(rank)];
     if (told.bytes < 0) continue;
     std::string file = (fs::path(path) / rankFileName(rank)).string();
-    Result<std::unique_ptr<SafetensorsFile>> opened = SafetensorsFile::open(file);
-    if (!opened) return opened.status();
-    if (checksumOf(std::as_bytes(std::span((*opened)->header()))) != told.checksum)
+    CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened, SafetensorsFile::open(file));
+    if (checksumOf(std::as_bytes(std::span(opened->header()))) != told.checksum)
       return inputError(fmt::format("{}: its header is damaged: it is not what the manifest says", file));
-    for (const auto &[name, view] : (*opened)->tensors()) {
+    for (const auto &[name, view] : opened->tensors()) {
       auto tensor = snapshot->content.tensors.find(name);
-      auto text = (*opened)->metadata().find(name);
+      auto text = opened->metadata().find(name);
       std::optional<StoredBox> box;
-      if (text != (*opened)->metadata().end()) box = parseStoredBox(text->second, view.shape.size());
+      if (text != opened->metadata().end()) box = parseStoredBox(text->second, view.shape.size());
       Stored stored{{box ? box->begin : std::vector<int64_t>(), view.shape}, view, box ? box->checksum : ""};
       bool fits = box && tensor != snapshot->content.tensors.end() && tensor->second.dtype == view.dtype &&
                   isInside(stored.box, tensor->second.shape);
       if (!fits) return inputError(fmt::format("{}: tensor '{}' does not fit the manifest", file, name));
       snapshot->boxes[name].push_back(std::move(stored));
     }
-    snapshot->files.push_back(std::move(*opened));
+    snapshot->files.push_back(std::move(opened));
   }
   return snapshot;
 }

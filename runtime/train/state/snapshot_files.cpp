@@ -108,17 +108,16 @@ void removeLeftovers(const fs::path &folder) {
 } // namespace
 
 Result<std::vector<std::string>> snapshotsIn(const std::string &path) {
-  Result<std::vector<fs::path>> entries = entriesOf(path);
-  if (!entries) return entries.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(path));
   // One that cannot be read stays: who opens it says why.
-  std::erase_if(*entries, [&](const fs::path &entry) {
+  std::erase_if(entries, [&](const fs::path &entry) {
     const Result<fs::file_type> type = fileTypeOf(entry);
     return !entry.filename().string().starts_with("step-") || (type && *type != fs::file_type::directory);
   });
-  std::ranges::sort(*entries, std::greater(), [](const fs::path &entry) {
+  std::ranges::sort(entries, std::greater(), [](const fs::path &entry) {
     return std::pair(entry.filename().string().size(), entry.filename().string());
   });
-  return std::vector<std::string>(entries->begin(), entries->end());
+  return std::vector<std::string>(entries.begin(), entries.end());
 }
 
 std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
@@ -128,9 +127,8 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
   const Result<fs::file_type> type = fileTypeOf(path / "manifest.json");
   if (type && *type == fs::file_type::not_found)
     return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
-  Result<std::shared_ptr<MappedFile>> file = MappedFile::open((path / "manifest.json").string());
-  if (!file) return file.status();
-  const auto json = nlohmann::json::parse((*file)->bytes(), nullptr, false);
+  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open((path / "manifest.json").string()));
+  const auto json = nlohmann::json::parse(file->bytes(), nullptr, false);
   if (!json.is_object()) return inputError(path.string() + ": its manifest.json is damaged");
   SnapshotManifest manifest;
   try {
@@ -209,13 +207,12 @@ Result<SnapshotManifest::File> describeRankFile(const std::string &folder, int64
   std::error_code failure;
   const uintmax_t bytes = fs::file_size(path, failure);
   if (failure) return inputError(fmt::format("{}: {}", path.string(), failure.message()));
-  Result<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::open(path.string());
-  if (!file) return file.status();
-  auto of = (*file)->metadata().find(runKey);
-  if (of == (*file)->metadata().end() || of->second != run)
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(path.string()));
+  auto of = file->metadata().find(runKey);
+  if (of == file->metadata().end() || of->second != run)
     return inputError(path.string() + ": was written by another run");
   return SnapshotManifest::File{static_cast<int64_t>(bytes),
-                                runtime::checksumOf(std::as_bytes(std::span((*file)->header())))};
+                                runtime::checksumOf(std::as_bytes(std::span(file->header())))};
 }
 
 Status writeManifest(const std::string &folder, const SnapshotManifest &manifest) {
@@ -316,9 +313,8 @@ std::optional<double> bestLossIn(const std::string &path) {
 }
 
 Result<bool> isFreshSnapshotFolder(const std::string &path) {
-  Result<std::vector<fs::path>> entries = entriesOf(path);
-  if (!entries) return entries.status();
-  return std::ranges::all_of(*entries, [](const fs::path &entry) {
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(path));
+  return std::ranges::all_of(entries, [](const fs::path &entry) {
     const std::string name = entry.filename().string();
     return name.ends_with(".partial") || name.ends_with(".removed") || name == FolderLock::fileName;
   });
@@ -326,12 +322,10 @@ Result<bool> isFreshSnapshotFolder(const std::string &path) {
 
 Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use, FolderLock &lock) {
   std::error_code failure;
-  Result<bool> isFresh = isFreshSnapshotFolder(path);
-  if (!isFresh) return isFresh.status();
-  Result<std::vector<std::string>> listed = snapshotsIn(path);
-  if (!listed) return listed.status();
-  const std::vector<std::string> &all = *listed;
-  if (!use.goesOn && !*isFresh) {
+  CLEAVE_ASSIGN_OR_RETURN(bool isFresh, isFreshSnapshotFolder(path));
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> listed, snapshotsIn(path));
+  const std::vector<std::string> &all = listed;
+  if (!use.goesOn && !isFresh) {
     if (all.empty())
       return inputError(path + ": holds something else than snapshots; give --snapshot a folder of its own");
     if (!use.overwrite)
@@ -365,20 +359,17 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
 
 Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path,
                                                  const std::function<void(const std::string &)> &tell) {
-  const Result<fs::file_type> type = fileTypeOf(path), manifest = fileTypeOf(fs::path(path) / "manifest.json");
-  if (!type) return type.status();
-  if (*type == fs::file_type::not_found) return inputError(path + ": there is no such snapshot folder");
-  if (*type != fs::file_type::directory) return inputError(path + ": is a file, and snapshots are in folders");
-  if (!manifest) return manifest.status();
-  if (*manifest != fs::file_type::not_found) {
-    Result<SnapshotManifest> manifest = readManifest(path);
-    if (!manifest) return manifest.status();
-    return load(path, std::move(*manifest));
+  CLEAVE_ASSIGN_OR_RETURN(const fs::file_type type, fileTypeOf(path));
+  if (type == fs::file_type::not_found) return inputError(path + ": there is no such snapshot folder");
+  if (type != fs::file_type::directory) return inputError(path + ": is a file, and snapshots are in folders");
+  CLEAVE_ASSIGN_OR_RETURN(const fs::file_type found, fileTypeOf(fs::path(path) / "manifest.json"));
+  if (found != fs::file_type::not_found) {
+    CLEAVE_ASSIGN_OR_RETURN(SnapshotManifest manifest, readManifest(path));
+    return load(path, std::move(manifest));
   }
-  Result<std::vector<std::string>> all = snapshotsIn(path);
-  if (!all) return all.status();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> all, snapshotsIn(path));
   std::optional<Status> newest;
-  for (const std::string &candidate : *all) {
+  for (const std::string &candidate : all) {
     Result<SnapshotManifest> manifest = readManifest(candidate);
     Result<std::unique_ptr<Snapshot>> snapshot =
         manifest ? load(candidate, std::move(*manifest)) : Result<std::unique_ptr<Snapshot>>(manifest.status());

@@ -45,9 +45,8 @@ Result<const MappedFile *> WeightReader::file(const plan::Source &source) {
   const std::pair key(source.in_checkpoint(), source.path());
   auto found = files.find(key);
   if (found != files.end()) return found->second.get();
-  Result<std::string> place = weightPath(plan, modelPath, source);
-  if (!place) return place.status();
-  const std::string &path = *place;
+  CLEAVE_ASSIGN_OR_RETURN(std::string place, weightPath(plan, modelPath, source));
+  const std::string &path = place;
   Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(path);
   if (!bytes)
     return inputError(bytes.status().message() + (source.in_checkpoint()
@@ -59,9 +58,8 @@ Result<const MappedFile *> WeightReader::file(const plan::Source &source) {
 }
 
 Result<const std::byte *> WeightReader::bytesOf(const plan::Source &source, int64_t elements) {
-  Result<const MappedFile *> opened = file(source);
-  if (!opened) return opened.status();
-  const std::string_view bytes = (*opened)->bytes();
+  CLEAVE_ASSIGN_OR_RETURN(const MappedFile *opened, file(source));
+  const std::string_view bytes = opened->bytes();
   const int64_t needed = elements * byteSize(source.dtype());
   if (source.length() != needed)
     return inputError(fmt::format("{} bytes are stored, its shape needs {}", source.length(), needed));
@@ -77,22 +75,20 @@ Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const 
                               std::span<std::byte> out) {
   const plan::Source &source = parameter.file();
   if (source.runs().empty()) {
-    Result<const std::byte *> bytes = bytesOf(source, elementCount(shape));
-    if (!bytes) return bytes.status();
-    if (!source.transposed()) return copyBox(*bytes, source.dtype(), shape, shard, out.data(), parameter.dtype());
-    return copyTransposed(*bytes, source.dtype(), parameter, shape, shard, out.data());
+    CLEAVE_ASSIGN_OR_RETURN(const std::byte *bytes, bytesOf(source, elementCount(shape)));
+    if (!source.transposed()) return copyBox(bytes, source.dtype(), shape, shard, out.data(), parameter.dtype());
+    return copyTransposed(bytes, source.dtype(), parameter, shape, shard, out.data());
   }
   Status copied = Status::ok();
   int64_t begin = 0; // of the run, in elements of the parameter
   for (const plan::Source &run : source.runs()) {
     const int64_t width = byteSize(run.dtype()), count = width ? run.length() / width : 0;
-    Result<const std::byte *> bytes = bytesOf(run, count);
-    if (!bytes) return bytes.status();
+    CLEAVE_ASSIGN_OR_RETURN(const std::byte *bytes, bytesOf(run, count));
     forEachRun(shard.size, {shape, shard.begin}, {shard.size}, [&](int64_t at, int64_t done, int64_t length) {
       const int64_t from = std::max(at, begin), to = std::min(at + length, begin + count);
       if (from >= to || !copied) return;
       const int64_t size[] = {to - from};
-      copied = copyBox(*bytes + (from - begin) * width, run.dtype(), size, {{0}, {to - from}},
+      copied = copyBox(bytes + (from - begin) * width, run.dtype(), size, {{0}, {to - from}},
                        out.data() + (done + from - at) * byteSize(parameter.dtype()), parameter.dtype());
     });
     begin += count;

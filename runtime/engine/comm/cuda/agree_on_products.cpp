@@ -21,21 +21,20 @@ struct Told {
 
 Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<Gpu>> gpus, Fabric &host,
                        const ChooseOptions &options, TimeLimit limit) {
-  Result<std::map<std::string, Product>> products = productsOf(plan);
-  if (!products) return products.status();
-  if (products->empty()) return Status::ok();
+  CLEAVE_ASSIGN_OR_RETURN(auto products, productsOf(plan));
+  if (products.empty()) return Status::ok();
   Gpu &own = *gpus.front();
   bool chooses = host.localDevices().front() == 0;
   Chooser chooser;
-  std::vector<Told> told(products->size());
+  std::vector<Told> told(products.size());
   Status status = own.needBlas();
   if (status && chooses) {
     std::strncpy(chooser.gpu, own.name.c_str(), sizeof chooser.gpu - 1);
     chooser.libraryVersion = own.blas->version();
-    Result<ProductChoices> choices = chooseProducts(own, *products, options);
+    Result<ProductChoices> choices = chooseProducts(own, products, options);
     status = choices.status();
     auto each = told.begin();
-    for (const auto &[key, product] : *products) {
+    for (const auto &[key, product] : products) {
       auto found = choices ? choices->find(key) : ProductChoices::iterator();
       if (choices && found != choices->end()) *each = {found->second.algorithm, found->second.workspaceBytes, 1};
       ++each;
@@ -57,7 +56,7 @@ Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<G
       continue;
     }
     auto each = told.begin();
-    for (const auto &[key, product] : *products) {
+    for (const auto &[key, product] : products) {
       if (each->found) gpu->products[key] = {each->algorithm, each->workspaceBytes, 0};
       ++each;
     }

@@ -123,10 +123,9 @@ private:
     if (count == 0) return Status::ok();
     std::vector<Address> inputs;
     for (int64_t m = 0; m < members(); ++m) inputs.push_back(in(part, m) + static_cast<Address>(offset));
-    Result<Address> table = fabric.table(id, inputs);
-    if (!table) return table.status();
+    CLEAVE_ASSIGN_OR_RETURN(Address table, fabric.table(id, inputs));
     uint64_t values[] = {target,
-                         *table,
+                         table,
                          static_cast<uint64_t>(members()),
                          static_cast<uint64_t>(row),
                          static_cast<uint64_t>(pitch),
@@ -151,9 +150,8 @@ LocalStreamFabric::~LocalStreamFabric() = default;
 Status LocalStreamFabric::needReduction(Gpu &gpu, const std::string &name) {
   auto [module, added] = modules.try_emplace(&gpu);
   if (added) {
-    Result<Module> loaded = gpu.load(reductionPtx().c_str(), "the kernels of reductions");
-    if (!loaded) return loaded.status();
-    module->second = *loaded;
+    CLEAVE_ASSIGN_OR_RETURN(Module loaded, gpu.load(reductionPtx().c_str(), "the kernels of reductions"));
+    module->second = loaded;
   }
   Function &function = reductions[&gpu][name];
   if (function) return Status::ok();
@@ -161,15 +159,14 @@ Status LocalStreamFabric::needReduction(Gpu &gpu, const std::string &name) {
 }
 
 Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
-  Result<CollectiveGroup> group = groupOf(collective, mesh, device);
-  if (!group) return group.status();
+  CLEAVE_ASSIGN_OR_RETURN(CollectiveGroup group, groupOf(collective, mesh, device));
   CudaDevice &own = *devices.at(device);
   CLEAVE_RETURN_IF_ERROR(own.gpu().enter());
   auto command = std::make_unique<LocalCollective>(*this, own, device, lane);
   command->op = collective.op();
-  command->self = group->self;
+  command->self = group.self;
   bool reduces = collective.op() == plan::Collective::ALL_REDUCE || collective.op() == plan::Collective::REDUCE_SCATTER;
-  for (CollectivePart &geometry : group->parts) {
+  for (CollectivePart &geometry : group.parts) {
     LocalCollective::Part part{std::move(geometry)};
     part.element = byteSize(part.dtype);
     if (reduces) {
@@ -179,7 +176,7 @@ Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan
       part.reduce = reductions[&own.gpu()][name];
     }
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      AllToAllPiece piece = pieceOf(part, group->count());
+      AllToAllPiece piece = pieceOf(part, group.count());
       part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
       part.piece = rectanglesOf(piece.sizes, piece.sourceStrides, piece.targetStrides, part.element);
     }
@@ -187,8 +184,8 @@ Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan
   }
   CLEAVE_RETURN_IF_ERROR(command->ready.make(own.gpu()));
   CLEAVE_RETURN_IF_ERROR(command->done.make(own.gpu()));
-  Meeting &meeting = meetings[{group->members, lane}];
-  meeting.present.resize(group->members.size());
+  Meeting &meeting = meetings[{group.members, lane}];
+  meeting.present.resize(group.members.size());
   command->meeting = &meeting;
   return Prepared(std::move(command));
 }

@@ -231,9 +231,8 @@ std::set<int64_t> distancesOf(const plan::Collective &collective, int64_t member
 } // namespace
 
 Status NcclFabric::open(const plan::Plan &plan, TimeLimit limit) {
-  Result<const Nccl *> opened = openNccl();
-  if (!opened) return opened.status();
-  nccl = *opened;
+  CLEAVE_ASSIGN_OR_RETURN(const Nccl *opened, openNccl());
+  nccl = opened;
   if (devices.size() != 1) return inputError("between processes, each has one rank");
   int64_t self = devices.begin()->first;
   // Steps that can fail on this rank alone come first: a rank that gives up between two common calls keeps the others
@@ -270,31 +269,29 @@ Status NcclFabric::open(const plan::Plan &plan, TimeLimit limit) {
     std::vector<int64_t> members = mesh.group(self, axes);
     auto count = static_cast<int64_t>(members.size());
     auto place = std::find(members.begin(), members.end(), self) - members.begin();
-    Result<NcclComm> comm =
-        split(static_cast<int>(members.front()), place, fmt::format("the ranks along {}", fmt::join(axes, ", ")));
-    if (!comm) return comm.status();
-    groups[{axes, lane}] = *comm;
+    CLEAVE_ASSIGN_OR_RETURN(NcclComm comm, split(static_cast<int>(members.front()), place,
+                                                 fmt::format("the ranks along {}", fmt::join(axes, ", "))));
+    groups[{axes, lane}] = comm;
     if (distances.empty()) continue;
     std::vector<int> to, from;
     for (int64_t distance : distances) {
       to.push_back(static_cast<int>((place + distance) % count));
       from.push_back(static_cast<int>((place + count - distance) % count));
     }
-    CLEAVE_RETURN_IF_ERROR(connectPair(*comm, device().stream(lane), static_cast<int>(place), to, from));
+    CLEAVE_RETURN_IF_ERROR(connectPair(comm, device().stream(lane), static_cast<int>(place), to, from));
   }
   for (const std::vector<Pair> &round : rounds) {
     auto mine = std::find_if(round.begin(), round.end(),
                              [&](const Pair &pair) { return std::get<0>(pair) == self || std::get<1>(pair) == self; });
     bool takesPart = mine != round.end(), receives = takesPart && std::get<1>(*mine) == self;
     constexpr int noColor = -1; // NCCL_SPLIT_NOCOLOR
-    Result<NcclComm> comm = split(takesPart ? static_cast<int>(std::get<0>(*mine)) : noColor, receives,
-                                  "ranks of which one sends the other messages");
-    if (!comm) return comm.status();
+    CLEAVE_ASSIGN_OR_RETURN(NcclComm comm, split(takesPart ? static_cast<int>(std::get<0>(*mine)) : noColor, receives,
+                                                 "ranks of which one sends the other messages"));
     if (!takesPart) continue;
     Route &route = routes[*mine];
-    route.comm = *comm;
-    CLEAVE_RETURN_IF_ERROR(receives ? connectPair(*comm, device().stream(receiveLane), 1, {}, {0})
-                                    : connectPair(*comm, route.stream, 0, {1}, {}));
+    route.comm = comm;
+    CLEAVE_RETURN_IF_ERROR(receives ? connectPair(comm, device().stream(receiveLane), 1, {}, {0})
+                                    : connectPair(comm, route.stream, 0, {1}, {}));
   }
   return Status::ok();
 }
@@ -316,16 +313,15 @@ Status NcclFabric::connectPair(NcclComm comm, Stream stream, int self, const std
 }
 
 Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collective &collective) {
-  Result<CollectiveGroup> group = groupOf(collective, mesh, id);
-  if (!group) return group.status();
-  const int64_t count = group->count();
+  CLEAVE_ASSIGN_OR_RETURN(CollectiveGroup group, groupOf(collective, mesh, id));
+  const int64_t count = group.count();
   auto command =
-      std::make_unique<NcclCollective>(*this, groups.at({axesOf(collective.axes()), lane}), lane, count, group->self);
+      std::make_unique<NcclCollective>(*this, groups.at({axesOf(collective.axes()), lane}), lane, count, group.self);
   command->op = collective.op();
   command->reduce = collective.reduce() == plan::Collective::MAX   ? ncclMax
                     : collective.reduce() == plan::Collective::MIN ? ncclMin
                                                                    : ncclSum;
-  for (CollectivePart &geometry : group->parts) {
+  for (CollectivePart &geometry : group.parts) {
     NcclCollective::Part part{std::move(geometry)};
     part.element = byteSize(part.dtype);
     part.type = ncclType(part.dtype);

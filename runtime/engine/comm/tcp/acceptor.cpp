@@ -108,9 +108,8 @@ Status Acceptor::connected(PendingConnection &connection) {
     return Status::ok();
   }
   connection.isConnecting = false;
-  Result<uint16_t> port = portToTell(connection.socket);
-  if (!port) return port.status();
-  connection.handshake = Handshake::asJoiner(key, self, connection.join->peer, connection.join->lane, *port);
+  CLEAVE_ASSIGN_OR_RETURN(uint16_t port, portToTell(connection.socket));
+  connection.handshake = Handshake::asJoiner(key, self, connection.join->peer, connection.join->lane, port);
   return Status::ok();
 }
 

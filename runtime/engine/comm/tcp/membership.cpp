@@ -71,12 +71,11 @@ Result<Launch> MembershipVote::launchOf(const std::vector<int32_t> &ranks, int l
 Result<Launch> MembershipVote::lead() {
   Acceptor acceptor(network.secret.value_or(RunSecret{}), self);
   prepare(acceptor);
-  Result<std::vector<Address>> own = resolve(hosts[static_cast<size_t>(self.rank)], launch.port);
-  if (!own) return own.status();
-  const int listening = listenAt(own->front());
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<Address> own, resolve(hosts[static_cast<size_t>(self.rank)], launch.port));
+  const int listening = listenAt(own.front());
   if (listening < 0)
     return runError(
-        fmt::format("rank {} cannot listen at {}: {}", self.rank, own->front().text(), std::strerror(errno)));
+        fmt::format("rank {} cannot listen at {}: {}", self.rank, own.front().text(), std::strerror(errno)));
   acceptor.open(listening);
   last = Clock::now();
   while (static_cast<int>(present.size()) + 1 < self.size && Clock::now() < last + wait)
@@ -125,16 +124,14 @@ Result<std::optional<Launch>> MembershipVote::joinAt(int leader) {
   ::close(present.begin()->second);
   present.clear();
   if (!ranks || !std::ranges::count(*ranks, self.rank)) return std::optional<Launch>();
-  Result<Launch> next = launchOf(*ranks, leader);
-  if (!next) return next.status();
-  return std::optional<Launch>(*next);
+  CLEAVE_ASSIGN_OR_RETURN(Launch next, launchOf(*ranks, leader));
+  return std::optional<Launch>(next);
 }
 
 Result<Launch> MembershipVote::run() {
   for (int leader = 0; leader < self.rank; ++leader) {
-    Result<std::optional<Launch>> joined = joinAt(leader);
-    if (!joined) return joined.status();
-    if (*joined) return **joined;
+    CLEAVE_ASSIGN_OR_RETURN(std::optional<Launch> joined, joinAt(leader));
+    if (joined) return *joined;
   }
   return lead();
 }

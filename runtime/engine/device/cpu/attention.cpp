@@ -145,9 +145,8 @@ private:
 } // namespace
 
 Result<Prepared> prepareAttention(const plan::Attention &command, const CpuContext &context) {
-  Result<AttentionForm> form = attentionForm(command);
-  if (!form) return form.status();
-  return Prepared(std::make_unique<Attend>(command, *form, context));
+  CLEAVE_ASSIGN_OR_RETURN(AttentionForm form, attentionForm(command));
+  return Prepared(std::make_unique<Attend>(command, form, context));
 }
 
 } // namespace cleave::runtime

@@ -7,9 +7,8 @@ namespace cleave::runtime {
 Result<Prepared> prepareEmulated(const plan::Command &command, const CpuContext &context) {
   std::vector<std::shared_ptr<PreparedCommand>> launches;
   for (const plan::Launch &launch : command.launches()) {
-    Result<Prepared> prepared = prepareLaunch(launch, context);
-    if (!prepared) return prepared.status();
-    launches.push_back(std::move(*prepared));
+    CLEAVE_ASSIGN_OR_RETURN(Prepared prepared, prepareLaunch(launch, context));
+    launches.push_back(std::move(prepared));
   }
   // A kernel that may find what must not be has scalars: it leaves the last of them in the fault word, its last buffer.
   const bool mayFail = command.has_check_finite() || command.has_gather() || command.has_scatter_add();

@@ -109,17 +109,16 @@ Result<Prepared> prepareScatterAdd(const plan::ScatterAdd &command, const CpuCon
   if (hasSixteenBits(command.out()))
     return widened(command, context, {&plan::ScatterAdd::mutable_updates}, {&plan::ScatterAdd::mutable_out},
                    prepareScatterAdd);
-  Result<Indices> indices = indicesOf(command, context);
-  if (!indices) return indices.status();
+  CLEAVE_ASSIGN_OR_RETURN(Indices indices, indicesOf(command, context));
   switch (command.out().dtype()) {
   case plan::F32:
-    return scatter<float>(command, context, *indices);
+    return scatter<float>(command, context, indices);
   case plan::F64:
-    return scatter<double>(command, context, *indices);
+    return scatter<double>(command, context, indices);
   case plan::I64:
-    return scatter<int64_t>(command, context, *indices);
+    return scatter<int64_t>(command, context, indices);
   case plan::I32:
-    return scatter<int32_t>(command, context, *indices);
+    return scatter<int32_t>(command, context, indices);
   default:
     return inputError(fmt::format("no scatter-add of {}", name(command.out().dtype())));
   }

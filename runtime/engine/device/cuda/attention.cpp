@@ -253,14 +253,13 @@ Status checkVersion(const AttentionForm &form, size_t version) {
 } // namespace
 
 Result<Prepared> prepareAttention(const plan::Attention &command, CudaDevice &device, int lane) {
-  Result<AttentionForm> form = attentionForm(command);
-  if (!form) return form.status();
+  CLEAVE_ASSIGN_OR_RETURN(AttentionForm form, attentionForm(command));
   CLEAVE_RETURN_IF_ERROR(device.gpu().needDnn());
-  CLEAVE_RETURN_IF_ERROR(checkVersion(*form, device.gpu().dnn->version()));
+  CLEAVE_RETURN_IF_ERROR(checkVersion(form, device.gpu().dnn->version()));
   if (!command.has_stats()) return inputError("attention without a buffer for its stats");
   bool backward = command.pass() == plan::Attention::BACKWARD;
   auto graph = std::make_unique<DnnGraph>(device, lane, backward ? "the attention's gradient" : "the attention");
-  Builder builder(*graph, command, *form, device);
+  Builder builder(*graph, command, form, device);
   if (Status status = backward ? builder.backward() : builder.forward(); !status)
     return runError(status.message() + "; --set attention=written compiles it as products and a softmax");
   return Prepared(std::move(graph));

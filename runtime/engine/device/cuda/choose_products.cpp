@@ -177,33 +177,32 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
     Places at = timer.places(product);
     ProductDescription description;
     CLEAVE_RETURN_IF_ERROR(description.make(*gpu.blas, product, at.vector, at.aux));
-    Result<std::vector<MatmulHeuristic>> candidates =
-        description.algorithms(gpu.blasHandle, ready ? mostCandidates : 1);
-    if (!candidates) return candidates.status();
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<MatmulHeuristic> candidates,
+                            description.algorithms(gpu.blasHandle, ready ? mostCandidates : 1));
     if (!ready) {
-      if (!candidates->empty()) chosen[key] = {candidates->front().algorithm, candidates->front().workspaceBytes, 0};
+      if (!candidates.empty()) chosen[key] = {candidates.front().algorithm, candidates.front().workspaceBytes, 0};
       continue;
     }
     std::vector<std::pair<double, size_t>> times; // of those that run
     Status failed = Status::ok();                 // of the first that does not
-    for (size_t i = 0; i < candidates->size(); ++i)
-      if (Result<double> taken = timer.time(description, (*candidates)[i], at))
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (Result<double> taken = timer.time(description, candidates[i], at))
         times.push_back({*taken, i});
       else if (failed)
         failed = taken.status();
-    if (times.empty() && !candidates->empty()) {
+    if (times.empty() && !candidates.empty()) {
       warn(fmt::format("{}: none of cuBLASLt's {} algorithms can be timed: {}; its first is taken", key,
-                       candidates->size(), failed.message()));
-      chosen[key] = {candidates->front().algorithm, candidates->front().workspaceBytes, 0};
+                       candidates.size(), failed.message()));
+      chosen[key] = {candidates.front().algorithm, candidates.front().workspaceBytes, 0};
     }
     if (times.empty()) continue; // said by the command that wants it
     auto best = times.begin();
     for (auto other = times.begin(); other != times.end(); ++other)
       if (other->first < worthwhile * best->first) best = other;
-    const MatmulHeuristic &taken = (*candidates)[best->second];
+    const MatmulHeuristic &taken = candidates[best->second];
     chosen[key] = known[key] = {taken.algorithm, taken.workspaceBytes, best->first};
     tell(fmt::format("{}: {:.1f} us by algorithm {} of {}; {:.1f} us by the first", key, best->first, best->second + 1,
-                     candidates->size(), times.front().first));
+                     candidates.size(), times.front().first));
   }
   std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   tell(fmt::format("{} matrix products: {} timed in {:.1f} s, {} known from {}", products.size(),

@@ -30,26 +30,24 @@ private:
 };
 
 Status Matmul::build(const plan::Contract &c) {
-  Result<Product> product = productOf(c, device.gpu().tf32);
-  if (!product) return product.status();
-  CLEAVE_RETURN_IF_ERROR(description.make(blas, *product, product->vector ? device.at(*product->vector) : 0,
-                                          product->auxLeading ? device.at(c.pre_activation()) : 0));
-  auto known = device.gpu().products.find(product->key());
+  CLEAVE_ASSIGN_OR_RETURN(Product product, productOf(c, device.gpu().tf32));
+  CLEAVE_RETURN_IF_ERROR(description.make(blas, product, product.vector ? device.at(*product.vector) : 0,
+                                          product.auxLeading ? device.at(c.pre_activation()) : 0));
+  auto known = device.gpu().products.find(product.key());
   if (known != device.gpu().products.end()) {
     choice = known->second;
   } else { // of a process whose GPU is another than the first's, which chose
-    Result<std::vector<MatmulHeuristic>> found = description.algorithms(device.gpu().blasHandle, 1);
-    if (!found) return found.status();
-    if (found->empty())
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<MatmulHeuristic> found, description.algorithms(device.gpu().blasHandle, 1));
+    if (found.empty())
       return runError(
           fmt::format("cuBLASLt knows no algorithm for the matrix product{}",
-                      product->epilogue ? " with what it ends with; compile with --set epilogues=written" : ""));
-    choice = {found->front().algorithm, found->front().workspaceBytes};
+                      product.epilogue ? " with what it ends with; compile with --set epilogues=written" : ""));
+    choice = {found.front().algorithm, found.front().workspaceBytes};
   }
   device.needWorkspace(choice.workspaceBytes);
-  Address first = device.at(product->turned ? c.lhs() : c.rhs()),
-          second = device.at(product->turned ? c.rhs() : c.lhs()), out = device.at(c.out());
-  for (const Product::Call &call : product->calls)
+  Address first = device.at(product.turned ? c.lhs() : c.rhs()), second = device.at(product.turned ? c.rhs() : c.lhs()),
+          out = device.at(c.out());
+  for (const Product::Call &call : product.calls)
     calls.push_back({static_cast<int64_t>(first) + call.a, static_cast<int64_t>(second) + call.b,
                      static_cast<int64_t>(out) + call.d});
   return Status::ok();

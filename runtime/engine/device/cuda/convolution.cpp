@@ -27,8 +27,7 @@ Status describe(DnnGraph &graph, const plan::Convolution &c, const CudaDevice &d
                         output = tensorOf(graph, c.output(), c.channels_last(), device);
   for (const Result<DnnDescriptor> *one : {&weight, &input, &output})
     if (!*one) return one->status();
-  Result<DnnDescriptor> convolution = graph.descriptor(dnnConvolution);
-  if (!convolution) return convolution.status();
+  CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor convolution, graph.descriptor(dnnConvolution));
   bool wide = c.output().dtype() == plan::F64;
   auto padded = [&](const auto &values, int64_t missing) {
     std::vector<int64_t> all(values.begin(), values.end());
@@ -36,17 +35,17 @@ Status describe(DnnGraph &graph, const plan::Convolution &c, const CudaDevice &d
     return all;
   };
   std::vector<int64_t> strides = padded(c.strides(), 1);
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionComputeType, dnnTypeDataType,
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionComputeType, dnnTypeDataType,
                                    std::vector{int(wide ? dnnDouble : dnnFloat)}));
   CLEAVE_RETURN_IF_ERROR(
-      graph.set(*convolution, dnnConvolutionMode, dnnTypeConvolutionMode, std::vector{int(dnnCrossCorrelation)}));
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionSpatialDims, dnnTypeInt64,
+      graph.set(convolution, dnnConvolutionMode, dnnTypeConvolutionMode, std::vector{int(dnnCrossCorrelation)}));
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionSpatialDims, dnnTypeInt64,
                                    std::vector{static_cast<int64_t>(strides.size())}));
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionStrides, dnnTypeInt64, strides));
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionDilations, dnnTypeInt64, padded(c.dilations(), 1)));
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionPrePaddings, dnnTypeInt64, padded(c.pads_begin(), 0)));
-  CLEAVE_RETURN_IF_ERROR(graph.set(*convolution, dnnConvolutionPostPaddings, dnnTypeInt64, padded(c.pads_end(), 0)));
-  CLEAVE_RETURN_IF_ERROR(graph.finalize(*convolution, "refuses"));
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionStrides, dnnTypeInt64, strides));
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionDilations, dnnTypeInt64, padded(c.dilations(), 1)));
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionPrePaddings, dnnTypeInt64, padded(c.pads_begin(), 0)));
+  CLEAVE_RETURN_IF_ERROR(graph.set(convolution, dnnConvolutionPostPaddings, dnnTypeInt64, padded(c.pads_end(), 0)));
+  CLEAVE_RETURN_IF_ERROR(graph.finalize(convolution, "refuses"));
 
   // The three operations name their attributes in one order; the groups follow from the tensors' channels.
   int kind = c.pass() == plan::Convolution::FORWARD      ? dnnConvolutionForward
@@ -55,19 +54,18 @@ Status describe(DnnGraph &graph, const plan::Convolution &c, const CudaDevice &d
   int attribute = c.pass() == plan::Convolution::FORWARD      ? dnnForwardAlpha
                   : c.pass() == plan::Convolution::GRAD_INPUT ? dnnBackwardDataAlpha
                                                               : dnnBackwardFilterAlpha;
-  Result<DnnDescriptor> operation = graph.descriptor(kind);
-  if (!operation) return operation.status();
+  CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor operation, graph.descriptor(kind));
   for (double scale : {1.0, 0.0})
     CLEAVE_RETURN_IF_ERROR(
-        wide ? graph.set(*operation, attribute++, dnnTypeDouble, std::vector{scale})
-             : graph.set(*operation, attribute++, dnnTypeFloat, std::vector{static_cast<float>(scale)}));
-  for (DnnDescriptor part : {*convolution, *weight, *input, *output})
-    CLEAVE_RETURN_IF_ERROR(graph.set(*operation, attribute++, dnnTypeDescriptor, std::vector{part}));
-  CLEAVE_RETURN_IF_ERROR(graph.finalize(*operation, "refuses the operands of"));
+        wide ? graph.set(operation, attribute++, dnnTypeDouble, std::vector{scale})
+             : graph.set(operation, attribute++, dnnTypeFloat, std::vector{static_cast<float>(scale)}));
+  for (DnnDescriptor part : {convolution, *weight, *input, *output})
+    CLEAVE_RETURN_IF_ERROR(graph.set(operation, attribute++, dnnTypeDescriptor, std::vector{part}));
+  CLEAVE_RETURN_IF_ERROR(graph.finalize(operation, "refuses the operands of"));
   DnnCores cores = DnnCores::Preferred; // 16 bits
   if (c.input().dtype() == plan::F64) cores = DnnCores::Any;
   if (c.input().dtype() == plan::F32) cores = device.gpu().tf32 ? DnnCores::Any : DnnCores::Refused;
-  return graph.compile({*operation}, cores, convolutionWorkspace(c));
+  return graph.compile({operation}, cores, convolutionWorkspace(c));
 }
 
 } // namespace

@@ -57,17 +57,15 @@ Result<DnnDescriptor> DnnGraph::tensor(const DnnTensor &tensor) {
 }
 
 Status DnnGraph::compile(const std::vector<DnnDescriptor> &operations, DnnCores cores, int64_t mostWorkspace) {
-  Result<const DnnPlan *> found =
-      device.gpu().dnnPlans->find(description, operations, cores, mostWorkspace - scratchBytes, what);
-  if (!found) return found.status();
-  plan = *found;
+  CLEAVE_ASSIGN_OR_RETURN(const DnnPlan *found, device.gpu().dnnPlans->find(description, operations, cores,
+                                                                            mostWorkspace - scratchBytes, what));
+  plan = found;
   device.needWorkspace(static_cast<size_t>(plan->workspaceBytes + scratchBytes));
   return Status::ok();
 }
 
 Status DnnGraph::bind() {
-  Result<DnnDescriptor> made = descriptor(dnnVariantPack);
-  if (!made) return made.status();
+  CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor made, descriptor(dnnVariantPack));
   const int64_t workspaceBytes = plan->workspaceBytes;
   auto base = workspaceBytes + scratchBytes ? reinterpret_cast<char *>(device.workspaceMemory().address()) : nullptr;
   std::vector<int64_t> ids;
@@ -76,12 +74,12 @@ Status DnnGraph::bind() {
     ids.push_back(one.id);
     pointers.push_back(one.scratch < 0 ? one.pointer : base + workspaceBytes + one.scratch);
   }
-  CLEAVE_RETURN_IF_ERROR(set(*made, dnnPackUniqueIds, dnnTypeInt64, ids));
-  CLEAVE_RETURN_IF_ERROR(set(*made, dnnPackPointers, dnnTypeVoidPointer, pointers));
+  CLEAVE_RETURN_IF_ERROR(set(made, dnnPackUniqueIds, dnnTypeInt64, ids));
+  CLEAVE_RETURN_IF_ERROR(set(made, dnnPackPointers, dnnTypeVoidPointer, pointers));
   void *scratch = workspaceBytes ? base : nullptr;
-  CLEAVE_RETURN_IF_ERROR(set(*made, dnnPackWorkspace, dnnTypeVoidPointer, std::vector{scratch}));
-  CLEAVE_RETURN_IF_ERROR(finalize(*made, "refuses the addresses of"));
-  pack = *made;
+  CLEAVE_RETURN_IF_ERROR(set(made, dnnPackWorkspace, dnnTypeVoidPointer, std::vector{scratch}));
+  CLEAVE_RETURN_IF_ERROR(finalize(made, "refuses the addresses of"));
+  pack = made;
   return Status::ok();
 }
 

@@ -14,16 +14,14 @@ public:
   // the first of those on tensor cores, else the first.
   Result<std::unique_ptr<DnnPlan>> make(const std::vector<DnnDescriptor> &operations) {
     plan = std::make_unique<DnnPlan>(dnn, what);
-    Result<DnnDescriptor> graph = descriptors().make(dnnOperationGraph);
-    if (!graph) return graph.status();
-    CLEAVE_RETURN_IF_ERROR(descriptors().set(*graph, dnnGraphOperations, dnnTypeDescriptor, operations));
-    CLEAVE_RETURN_IF_ERROR(descriptors().set(*graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
-    CLEAVE_RETURN_IF_ERROR(descriptors().finalize(*graph, "refuses the graph of"));
+    CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor graph, descriptors().make(dnnOperationGraph));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(graph, dnnGraphOperations, dnnTypeDescriptor, operations));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
+    CLEAVE_RETURN_IF_ERROR(descriptors().finalize(graph, "refuses the graph of"));
     why = runError(fmt::format("cuDNN knows no engine for {}", what));
     for (int mode : {dnnModeA, dnnModeFallback}) {
-      Result<std::vector<DnnDescriptor>> configurations = configurationsOf(*graph, mode);
-      if (!configurations) return configurations.status();
-      CLEAVE_RETURN_IF_ERROR(choose(*configurations));
+      CLEAVE_ASSIGN_OR_RETURN(std::vector<DnnDescriptor> configurations, configurationsOf(graph, mode));
+      CLEAVE_RETURN_IF_ERROR(choose(configurations));
       if (plan->plan) return std::move(plan);
     }
     return why;
@@ -33,23 +31,21 @@ private:
   DnnDescriptors &descriptors() { return plan->descriptors; }
   // As the heuristic ranks them; none, and `why` says for what reason.
   Result<std::vector<DnnDescriptor>> configurationsOf(DnnDescriptor graph, int mode) {
-    Result<DnnDescriptor> heuristic = descriptors().make(dnnEngineHeuristic);
-    if (!heuristic) return heuristic.status();
-    CLEAVE_RETURN_IF_ERROR(descriptors().set(*heuristic, dnnHeuristicGraph, dnnTypeDescriptor, std::vector{graph}));
-    CLEAVE_RETURN_IF_ERROR(descriptors().set(*heuristic, dnnHeuristicMode, dnnTypeHeuristicMode, std::vector{mode}));
+    CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor heuristic, descriptors().make(dnnEngineHeuristic));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(heuristic, dnnHeuristicGraph, dnnTypeDescriptor, std::vector{graph}));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(heuristic, dnnHeuristicMode, dnnTypeHeuristicMode, std::vector{mode}));
     std::vector<DnnDescriptor> configurations;
-    if (Status status = descriptors().finalize(*heuristic, "has no heuristic for"); !status) {
+    if (Status status = descriptors().finalize(heuristic, "has no heuristic for"); !status) {
       why = status;
       return configurations;
     }
     constexpr int64_t most = 32;
     for (int64_t i = 0; i < most; ++i) {
-      Result<DnnDescriptor> configuration = descriptors().make(dnnEngineConfiguration);
-      if (!configuration) return configuration.status();
-      configurations.push_back(*configuration);
+      CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor configuration, descriptors().make(dnnEngineConfiguration));
+      configurations.push_back(configuration);
     }
     int64_t found = 0;
-    if (dnn.get(*heuristic, dnnHeuristicResults, dnnTypeDescriptor, most, &found, configurations.data())) found = 0;
+    if (dnn.get(heuristic, dnnHeuristicResults, dnnTypeDescriptor, most, &found, configurations.data())) found = 0;
     configurations.resize(static_cast<size_t>(std::min(found, most)));
     return configurations;
   }
@@ -57,9 +53,9 @@ private:
   Status choose(const std::vector<DnnDescriptor> &configurations) {
     std::vector<DnnDescriptor> others; // without tensor cores, where these are preferred
     for (DnnDescriptor configuration : configurations) {
-      Result<std::vector<int>> notes = cores == DnnCores::Any ? std::vector<int>() : notesOf(configuration);
-      if (!notes) return notes.status();
-      auto isNoted = [&](int note) { return std::find(notes->begin(), notes->end(), note) != notes->end(); };
+      CLEAVE_ASSIGN_OR_RETURN(std::vector<int> notes,
+                              cores == DnnCores::Any ? std::vector<int>() : notesOf(configuration));
+      auto isNoted = [&](int note) { return std::find(notes.begin(), notes.end(), note) != notes.end(); };
       if (cores == DnnCores::Refused && (isNoted(dnnNoteTensorCore) || isNoted(dnnNoteNarrowInputs))) continue;
       if (cores == DnnCores::Preferred && !isNoted(dnnNoteTensorCore)) {
         others.push_back(configuration);
@@ -80,10 +76,9 @@ private:
 
   // Numbers of dnnNote...
   Result<std::vector<int>> notesOf(DnnDescriptor configuration) {
-    Result<DnnDescriptor> engine = descriptors().make(dnnEngine);
-    if (!engine) return engine.status();
+    CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor engine, descriptors().make(dnnEngine));
     int64_t count = 0;
-    DnnDescriptor found = *engine;
+    DnnDescriptor found = engine;
     int error = dnn.get(configuration, dnnConfigurationEngine, dnnTypeDescriptor, 1, &count, &found);
     std::vector<int> notes(dnnNoteCount);
     if (!error) error = dnn.get(found, dnnEngineNotes, dnnTypeNumericalNote, dnnNoteCount, &count, notes.data());
@@ -94,17 +89,16 @@ private:
 
   // Makes the engine the plan, or passes it over, and `why` says for what reason.
   Status take(DnnDescriptor configuration) {
-    Result<DnnDescriptor> candidate = descriptors().make(dnnExecutionPlan);
-    if (!candidate) return candidate.status();
-    CLEAVE_RETURN_IF_ERROR(descriptors().set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
+    CLEAVE_ASSIGN_OR_RETURN(DnnDescriptor candidate, descriptors().make(dnnExecutionPlan));
+    CLEAVE_RETURN_IF_ERROR(descriptors().set(candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
     CLEAVE_RETURN_IF_ERROR(
-        descriptors().set(*candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
-    if (Status status = descriptors().finalize(*candidate, "makes no plan for"); !status) {
+        descriptors().set(candidate, dnnPlanConfiguration, dnnTypeDescriptor, std::vector{configuration}));
+    if (Status status = descriptors().finalize(candidate, "makes no plan for"); !status) {
       why = status;
       return Status::ok();
     }
     int64_t count = 0, bytes = 0;
-    CLEAVE_RETURN_IF_ERROR(descriptors().check(dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
+    CLEAVE_RETURN_IF_ERROR(descriptors().check(dnn.get(candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &bytes),
                                                "does not say what workspace it wants for"));
     bytes = (bytes + 255) / 256 * 256;
     if (bytes > mostWorkspace) {
@@ -112,7 +106,7 @@ private:
           runError(fmt::format("cuDNN's engines for {} want more than {} MiB of workspace", what, mostWorkspace >> 20));
       return Status::ok();
     }
-    plan->plan = *candidate;
+    plan->plan = candidate;
     plan->workspaceBytes = bytes;
     return Status::ok();
   }
@@ -147,9 +141,9 @@ Result<const DnnPlan *> DnnPlans::find(const std::string &description, const std
                                        DnnCores cores, int64_t mostWorkspace, const char *what) {
   std::string key = fmt::format("{} {} {}", static_cast<int>(cores), mostWorkspace, description);
   if (auto known = plans.find(key); known != plans.end()) return known->second.get();
-  Result<std::unique_ptr<DnnPlan>> made = PlanMaker(dnn, handle, cores, mostWorkspace, what).make(operations);
-  if (!made) return made.status();
-  return plans.emplace(std::move(key), std::move(*made)).first->second.get();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<DnnPlan> made,
+                          PlanMaker(dnn, handle, cores, mostWorkspace, what).make(operations));
+  return plans.emplace(std::move(key), std::move(made)).first->second.get();
 }
 
 } // namespace cleave::runtime::cuda

@@ -5,17 +5,15 @@
 namespace cleave::runtime::cuda {
 
 Result<int> Gpu::count() {
-  Result<const Driver *> driver = openDriver();
-  if (!driver) return driver.status();
+  CLEAVE_ASSIGN_OR_RETURN(const Driver *driver, openDriver());
   int found = 0;
-  if (int error = (*driver)->deviceGetCount(&found)) return driverStatus(**driver, error, "cannot count the GPUs");
+  if (int error = driver->deviceGetCount(&found)) return driverStatus(*driver, error, "cannot count the GPUs");
   return found;
 }
 
 Result<std::shared_ptr<Gpu>> Gpu::open(int ordinal, const plan::Plan &plan) {
-  Result<const Driver *> driver = openDriver();
-  if (!driver) return driver.status();
-  std::shared_ptr<Gpu> gpu(new Gpu(**driver, ordinal));
+  CLEAVE_ASSIGN_OR_RETURN(const Driver *driver, openDriver());
+  std::shared_ptr<Gpu> gpu(new Gpu(*driver, ordinal));
   CLEAVE_RETURN_IF_ERROR(gpu->start(plan));
   return gpu;
 }
@@ -97,18 +95,16 @@ Result<Module> Gpu::load(const void *image, const char *what) {
 
 Status Gpu::needBlas() {
   if (blasHandle) return Status::ok();
-  Result<const CublasLt *> opened = openCublasLt();
-  if (!opened) return opened.status();
-  blas = *opened;
+  CLEAVE_ASSIGN_OR_RETURN(const CublasLt *opened, openCublasLt());
+  blas = opened;
   CLEAVE_RETURN_IF_ERROR(enter()); // handles are of the thread's GPU
   return blasStatus(*blas, blas->create(&blasHandle), "cannot start cuBLASLt");
 }
 
 Status Gpu::needDnn() {
   if (dnnHandle) return Status::ok();
-  Result<const Cudnn *> opened = openCudnn();
-  if (!opened) return opened.status();
-  dnn = *opened;
+  CLEAVE_ASSIGN_OR_RETURN(const Cudnn *opened, openCudnn());
+  dnn = opened;
   CLEAVE_RETURN_IF_ERROR(enter());
   CLEAVE_RETURN_IF_ERROR(dnnStatus(*dnn, dnn->create(&dnnHandle), "cannot start cuDNN"));
   dnnPlans = std::make_unique<DnnPlans>(*dnn, dnnHandle);

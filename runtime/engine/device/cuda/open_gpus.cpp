@@ -20,19 +20,17 @@ Result<std::vector<std::shared_ptr<Gpu>>> openGpus(const plan::Plan &plan, int64
   Result<int> count = Gpu::count();
   if (!count) return lacking(count.status());
   if (*count == 0) return lacking(runError("the driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)"));
-  Result<Launch> launch = readLaunch();
-  if (!launch) return launch.status();
+  CLEAVE_ASSIGN_OR_RETURN(Launch launch, readLaunch());
   std::vector<std::shared_ptr<Gpu>> gpus;
   for (int64_t i = 0; i < std::min<int64_t>(ranks, *count); ++i) {
-    int64_t ordinal = launch->kind == Launch::Kind::Alone ? i : launch->localRank;
+    int64_t ordinal = launch.kind == Launch::Kind::Alone ? i : launch.localRank;
     if (ordinal >= *count) // a launcher that shows each process its own GPU only
       ordinal = *count == 1 ? 0 : ordinal;
     if (ordinal >= *count)
       return lacking(inputError(fmt::format("this is process {} of its machine, which has {} GPUs: start one a GPU",
-                                            launch->localRank, *count)));
-    Result<std::shared_ptr<Gpu>> gpu = Gpu::open(static_cast<int>(ordinal), plan);
-    if (!gpu) return gpu.status();
-    gpus.push_back(std::move(*gpu));
+                                            launch.localRank, *count)));
+    CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<Gpu> gpu, Gpu::open(static_cast<int>(ordinal), plan));
+    gpus.push_back(std::move(gpu));
   }
   for (const std::shared_ptr<Gpu> &gpu : gpus)
     for (const std::shared_ptr<Gpu> &other : gpus) {
