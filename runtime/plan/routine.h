@@ -68,6 +68,11 @@ std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const s
 // How many microbatches its actions name; likewise.
 int64_t microbatchesOf(const plan::Plan &plan, const std::string &routine);
 
+// Whether the host sets the scalar before an action of a routine: all but STEP are the same for all microbatches.
+inline bool isSetBefore(const plan::HostScalar &scalar, size_t action) {
+  return action == 0 || scalar.kind() == plan::HostScalar::STEP;
+}
+
 // The place of a buffer when its action has this slot.
 int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
 bool usesSlot(const plan::Fragment &fragment);

@@ -254,44 +254,41 @@ bool Machine::advance(Rank &rank) {
     case Replay::Unknown:
       startRecording(rank);
     }
-    fillInputs(rank, fragment, action, rank.action == 0);
+    fillInputs(rank, fragment, action);
     rank.isFilled = true;
-    rank.happened.clear();
-    rank.lanes.assign(runtime::numLanes, {});
-    rank.next.assign(runtime::numLanes, 0);
-    for (int i = 0; i < fragment.commands_size(); ++i)
-      rank.lanes[static_cast<size_t>(runtime::laneOf(fragment.commands(i)))].push_back(i);
+    rank.lanes = runtime::laneCommandsOf(fragment);
+    rank.done = {};
   }
   // The command issued first of those that may run.
   std::vector<std::pair<int, size_t>> ready;
   for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
-    if (rank.next[lane] == rank.lanes[lane].size()) continue;
-    const int number = rank.lanes[lane][rank.next[lane]];
-    const auto &waits = fragment.commands(number).wait_events();
-    if (std::all_of(waits.begin(), waits.end(), [&](int32_t event) { return rank.happened.count(event) != 0; }))
-      ready.emplace_back(number, lane);
+    if (rank.done[lane] == rank.lanes[lane].size()) continue;
+    const runtime::LaneCommand &next = rank.lanes[lane][rank.done[lane]];
+    auto isDone = [&](std::pair<int, int> at) {
+      return rank.done[static_cast<size_t>(at.first)] > static_cast<size_t>(at.second);
+    };
+    if (std::ranges::all_of(next.waits, isDone)) ready.emplace_back(next.command, lane);
   }
   std::sort(ready.begin(), ready.end());
   bool moved = false;
   for (auto [number, lane] : ready) {
     nowCommand = &fragment.commands(number);
     if (!execute(rank, *nowCommand)) continue;
-    if (nowCommand->record_event() != 0) rank.happened.insert(nowCommand->record_event());
-    ++rank.next[lane];
+    ++rank.done[lane];
     moved = true;
     break;
   }
   for (size_t lane = 0; lane < rank.lanes.size(); ++lane)
-    if (rank.next[lane] < rank.lanes[lane].size()) return moved;
+    if (rank.done[lane] < rank.lanes[lane].size()) return moved;
   finishRecording(rank);
   ++rank.action;
   rank.isFilled = false;
   return true;
 }
 
-void Machine::fillInputs(Rank &rank, const plan::Fragment &fragment, const plan::Action &action, bool isFirst) {
+void Machine::fillInputs(Rank &rank, const plan::Fragment &fragment, const plan::Action &action) {
   for (const plan::HostScalar &scalar : rank.program->host_scalars()) {
-    if (!isFirst && scalar.kind() != plan::HostScalar::STEP) continue;
+    if (!runtime::isSetBefore(scalar, static_cast<size_t>(rank.action))) continue;
     store_(rank, scalar.buffer(),
            hostScalar(store, scalar.kind(), scalar.base(), action.microbatch(),
                       operations.dimensions(listOf(scalar.buffer().shape()))));

@@ -10,10 +10,10 @@
 #include "runtime/check/proof/memory.h"
 #include "runtime/check/proof/operations.h"
 #include "runtime/plan/image_shape.h"
+#include "runtime/plan/lane_cursor.h"
 #include <deque>
 #include <functional>
 #include <optional>
-#include <set>
 #include <tuple>
 
 namespace cleave::proof {
@@ -83,9 +83,8 @@ private:
     const plan::Routine *routine = nullptr;
     int action = 0; // the one that runs
     bool isFilled = false;
-    std::vector<std::vector<int>> lanes{}; // its commands, of each lane in order
-    std::vector<size_t> next{};            // in each lane
-    std::set<int32_t> happened{};          // events
+    runtime::LaneCommands lanes{};                // its commands
+    std::array<size_t, runtime::numLanes> done{}; // how many, of each lane
     std::optional<Run> recording{};
     std::map<int, std::vector<Run>> runs{}; // by fragment
   };
@@ -109,7 +108,7 @@ private:
   void finishRecording(Rank &rank);
   Cell moved(const Rank &rank, Cell cell, const plan::Action &from, const plan::Action &to) const;
 
-  void fillInputs(Rank &rank, const plan::Fragment &fragment, const plan::Action &action, bool isFirst);
+  void fillInputs(Rank &rank, const plan::Fragment &fragment, const plan::Action &action);
   bool execute(Rank &rank, const plan::Command &command);
   void launch(Rank &rank, const plan::Launch &launch);
   void contract(Rank &rank, const plan::Contract &contract);

@@ -1,9 +1,9 @@
 // All devices' lanes run on paper, over routines that follow each other. Sends fill message buffers, receives empty
 // them, collectives wait for their members; the result does not depend on who goes first, so one order of progress
 // proves it for all.
-#include "runtime/plan/action_order.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/lane_cursor.h"
 #include "runtime/plan/message_routes.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify/verify.h"
@@ -16,39 +16,22 @@
 namespace cleave::runtime {
 namespace {
 
-// A command that can wait or be waited for; the last node of a lane is its end, without a command.
-struct Node {
-  int item = 0;                            // its number on the lane
-  int command = -1;                        // in the fragment
-  std::vector<std::pair<int, int>> events; // lane and item that must be done, in the same action
-};
-using FragmentNodes = std::array<std::vector<Node>, numLanes>;
-
-FragmentNodes nodesOf(const plan::Fragment &fragment) {
-  FragmentNodes nodes;
-  std::array<int, numLanes> items{};
-  std::map<int32_t, std::pair<int, int>> recorded;
-  for (int c = 0; c < fragment.commands_size(); ++c) {
-    const plan::Command &command = fragment.commands(c);
-    int lane = laneOf(command);
-    Node node{items[static_cast<size_t>(lane)]++, c, {}};
-    for (int32_t event : command.wait_events())
-      if (recorded[event].first != lane) node.events.push_back(recorded[event]);
-    if (command.record_event()) recorded[command.record_event()] = {lane, node.item};
-    if (!node.events.empty() || command.record_event() || command.has_collective() || command.has_transfer())
-      nodes[static_cast<size_t>(lane)].push_back(std::move(node));
-  }
-  for (size_t lane = 0; lane < numLanes; ++lane) nodes[lane].push_back({items[lane], -1, {}});
-  return nodes;
-}
-
-// The part that devices of one program share.
+// The part that devices of one program share: a chain for LaneCursor.
 struct Script {
   const plan::Program *program;
   std::vector<ChainAction> actions;
-  std::vector<FragmentNodes> fragments;
-  std::vector<ActionWaits> waits; // by action, of actions of the whole chain
-  std::vector<int> begins;        // of each action: the first one of its routine, with which all lanes begin together
+  std::vector<LaneCommands> fragments;
+  std::vector<ActionWaits> waitsOf; // by action, for actions of the whole chain
+
+  size_t size() const { return actions.size(); }
+  const std::vector<ActionWait> &waits(size_t action, int lane) const {
+    return waitsOf[action][static_cast<size_t>(lane)];
+  }
+  const plan::Fragment &fragment(size_t action) const { return program->fragments(actions[action].action->fragment()); }
+  const std::vector<LaneCommand> &items(size_t action, int lane) const {
+    return fragments[static_cast<size_t>(actions[action].action->fragment())][static_cast<size_t>(lane)];
+  }
+  std::string name(size_t action) const { return actionName(fragment(action), actions[action].action->microbatch()); }
 };
 
 std::string signature(const plan::Collective &collective) {
@@ -75,14 +58,18 @@ public:
       Script &script = scripts.emplace_back();
       script.program = &program;
       script.actions = actionsOf(program, chain);
-      for (const plan::Fragment &fragment : program.fragments()) script.fragments.push_back(nodesOf(fragment));
+      for (const plan::Fragment &fragment : program.fragments()) script.fragments.push_back(laneCommandsOf(fragment));
       for (const std::string &routine : chain) {
-        auto begin = static_cast<int>(script.waits.size());
+        const size_t begin = script.waitsOf.size();
+        const auto last = static_cast<int>(begin) - 1;
         for (ActionWaits &waits : orderActions(plan, program, *findRoutine(program, routine))) {
-          for (std::vector<ActionWait> &lane : waits)
-            for (ActionWait &wait : lane) wait.action += begin;
-          script.waits.push_back(std::move(waits));
-          script.begins.push_back(begin);
+          for (std::vector<ActionWait> &lane : waits) {
+            for (ActionWait &wait : lane) wait.action += static_cast<int>(begin);
+            if (begin == 0 || script.waitsOf.size() > begin) continue;
+            for (int other = numLanes; other-- > 0;) // all lanes begin a routine together
+              lane.insert(lane.begin(), {-1, other, last});
+          }
+          script.waitsOf.push_back(std::move(waits));
         }
       }
     }
@@ -90,6 +77,7 @@ public:
       Rank &rank = ranks[device];
       rank.device = device;
       rank.script = &scripts[static_cast<size_t>(programOf(plan, mesh, device))];
+      for (int lane = 0; lane < numLanes; ++lane) rank.lanes[static_cast<size_t>(lane)].cursor = LaneCursor(lane);
       for (const MessageRoute &route : routesOf(plan, mesh, device))
         if (route.from == device) routes[{route.from, route.to, route.channel}].buffers = route.buffers;
       ready.push_back(device);
@@ -111,7 +99,8 @@ public:
     std::vector<std::string> waiting;
     for (auto &[device, rank] : ranks)
       for (int lane = 0; lane < numLanes; ++lane)
-        if (!rank.isDone(lane)) waiting.push_back(describe(rank, lane));
+        if (rank.next(lane) != LaneStep::End)
+          waiting.push_back(fmt::format("device {}, {}, waits for {}", device, place(rank, lane), awaited(rank, lane)));
     if (waiting.empty()) return Status::ok();
     size_t more = waiting.size() > 8 ? waiting.size() - 8 : 0;
     waiting.resize(waiting.size() - more);
@@ -121,8 +110,7 @@ public:
 
 private:
   struct Lane {
-    int action = 0;
-    size_t node = 0;
+    LaneCursor cursor;
     bool arrived = false; // at the current collective
   };
   struct Rank {
@@ -130,21 +118,15 @@ private:
     const Script *script = nullptr;
     std::array<Lane, numLanes> lanes;
     bool queued = true;
-    bool isDone(int lane) const {
-      return lanes[static_cast<size_t>(lane)].action >= static_cast<int>(script->actions.size());
+    const LaneCursor &cursor(int lane) const { return lanes[static_cast<size_t>(lane)].cursor; }
+    LaneStep next(int lane) const { return cursor(lane).next(*script); }
+    // Null: the lane has none left in its action.
+    const LaneCommand *item(int lane) const {
+      const std::vector<LaneCommand> &items = script->items(cursor(lane).action(), lane);
+      return cursor(lane).item() < items.size() ? &items[cursor(lane).item()] : nullptr;
     }
-    const plan::Action &action(int lane) const {
-      return *script->actions[static_cast<size_t>(lanes[static_cast<size_t>(lane)].action)].action;
-    }
-    const std::vector<Node> &nodes(int lane) const {
-      return script->fragments[static_cast<size_t>(action(lane).fragment())][static_cast<size_t>(lane)];
-    }
-    const Node &node(int lane) const { return nodes(lane)[lanes[static_cast<size_t>(lane)].node]; }
-    const plan::Fragment &fragment(int lane) const { return script->program->fragments(action(lane).fragment()); }
-    // Whether the lane is done with an item of an action.
-    bool isPast(int lane, int action, int item) const {
-      const Lane &at = lanes[static_cast<size_t>(lane)];
-      return at.action > action || (at.action == action && !isDone(lane) && node(lane).item > item);
+    const plan::Command &command(int lane) const {
+      return script->fragment(cursor(lane).action()).commands(item(lane)->command);
     }
   };
   struct Route {
@@ -162,37 +144,26 @@ private:
     ready.push_back(device);
   }
 
-  // The lane's reason to wait within its device; none: it does not.
-  std::optional<std::string> blockedWithin(const Rank &rank, int lane) const {
-    const Lane &at = rank.lanes[static_cast<size_t>(lane)];
-    const Node &node = rank.node(lane);
-    for (int other = 0; other < numLanes; ++other)
-      if (rank.lanes[static_cast<size_t>(other)].action < rank.script->begins[static_cast<size_t>(at.action)])
-        return fmt::format("the {} thread to end the routine before", laneName(other, plan.mesh()));
-    for (const ActionWait &wait : rank.script->waits[static_cast<size_t>(at.action)][static_cast<size_t>(lane)])
-      if (wait.item <= node.item && rank.lanes[static_cast<size_t>(wait.lane)].action <= wait.action) {
-        const plan::Action &earlier = *rank.script->actions[static_cast<size_t>(wait.action)].action;
-        return fmt::format("bytes that the {} thread uses in {}", laneName(wait.lane, plan.mesh()),
-                           actionName(rank.script->program->fragments(earlier.fragment()), earlier.microbatch()));
-      }
-    for (auto [other, item] : node.events)
-      if (!rank.isPast(other, at.action, item))
-        return fmt::format("an event of the {} thread", laneName(other, plan.mesh()));
-    return std::nullopt;
+  // Does what is next on a lane; false: it has to wait.
+  bool step(Rank &rank, int lane) {
+    if (!fault) return false;
+    Lane &at = rank.lanes[static_cast<size_t>(lane)];
+    const LaneStep next = rank.next(lane);
+    if (next == LaneStep::End) return false;
+    if (next == LaneStep::AwaitLane) {
+      const ActionWait &wait = at.cursor.awaited(*rank.script);
+      if (!rank.cursor(wait.lane).isPast(wait.action)) return false;
+    } else if (next == LaneStep::AwaitEvent) {
+      auto [other, item] = rank.item(lane)->waits[at.cursor.event()];
+      if (!rank.cursor(other).isPast(at.cursor.action(), item)) return false;
+    } else if (next == LaneStep::Command && (at.arrived || !run(rank, lane)))
+      return false;
+    at.cursor.pass(next);
+    return true;
   }
 
-  // Executes one node; false: it has to wait.
-  bool step(Rank &rank, int lane) {
-    if (rank.isDone(lane) || !fault) return false;
-    Lane &at = rank.lanes[static_cast<size_t>(lane)];
-    if (at.arrived || blockedWithin(rank, lane)) return false;
-    const Node &node = rank.node(lane);
-    if (node.command < 0) {
-      at.node = 0;
-      ++at.action;
-      return true;
-    }
-    const plan::Command &command = rank.fragment(lane).commands(node.command);
+  bool run(Rank &rank, int lane) {
+    const plan::Command &command = rank.command(lane);
     if (command.has_transfer()) {
       int64_t peer = evaluate(command.transfer().peer(), mesh, rank.device);
       bool receives = command.transfer().direction() == plan::Transfer::RECEIVE;
@@ -205,7 +176,6 @@ private:
       std::vector<int64_t> members = together(rank.device, command.collective());
       if (members.size() > 1) return meet(rank, lane, command.collective(), members);
     }
-    ++at.node;
     return true;
   }
 
@@ -227,36 +197,43 @@ private:
     for (int64_t member : members) {
       Lane &theirs = ranks.at(member).lanes[static_cast<size_t>(lane)];
       theirs.arrived = false;
-      ++theirs.node;
-      if (member != rank.device) wake(member);
+      if (member == rank.device) continue;
+      theirs.cursor.pass(LaneStep::Command);
+      wake(member);
     }
     meeting.arrived.clear();
     return true;
   }
 
   static std::string place(const Rank &rank, int lane) {
-    const Node &node = rank.node(lane);
-    std::string name = actionName(rank.fragment(lane), rank.action(lane).microbatch());
-    if (node.command < 0) return name;
-    return fmt::format("{}: command {} '{}'", name, node.command, rank.fragment(lane).commands(node.command).name());
+    std::string name = rank.script->name(rank.cursor(lane).action());
+    const LaneCommand *item = rank.item(lane);
+    return item ? fmt::format("{}: command {} '{}'", name, item->command, rank.command(lane).name()) : name;
   }
 
-  std::string describe(const Rank &rank, int lane) const {
-    std::string what = "its turn";
-    if (auto within = blockedWithin(rank, lane)) {
-      what = *within;
-    } else if (int number = rank.node(lane).command; number >= 0) {
-      const plan::Command &command = rank.fragment(lane).commands(number);
-      if (command.has_collective())
-        what = fmt::format("the other members of {}", signature(command.collective()));
-      else if (command.has_transfer()) {
-        int64_t peer = evaluate(command.transfer().peer(), mesh, rank.device);
-        what = command.transfer().direction() == plan::Transfer::RECEIVE
-                   ? fmt::format("a message of device {}", peer)
-                   : fmt::format("device {} to take one of the messages on the way", peer);
-      }
+  // What a lane that has not come to its end waits for.
+  std::string awaited(const Rank &rank, int lane) const {
+    const LaneCursor &at = rank.cursor(lane);
+    const Script &script = *rank.script;
+    const LaneStep next = rank.next(lane);
+    if (next == LaneStep::AwaitLane) {
+      const ActionWait &wait = at.awaited(script);
+      const auto earlier = static_cast<size_t>(wait.action);
+      const std::string other = laneName(wait.lane, plan.mesh());
+      if (script.actions[earlier].routine != script.actions[at.action()].routine)
+        return fmt::format("the {} thread to end the routine before", other);
+      return fmt::format("bytes that the {} thread uses in {}", other, script.name(earlier));
     }
-    return fmt::format("device {}, {}, waits for {}", rank.device, place(rank, lane), what);
+    if (next == LaneStep::AwaitEvent)
+      return fmt::format("an event of the {} thread", laneName(rank.item(lane)->waits[at.event()].first, plan.mesh()));
+    if (next != LaneStep::Command) return "its turn";
+    const plan::Command &command = rank.command(lane);
+    if (command.has_collective()) return fmt::format("the other members of {}", signature(command.collective()));
+    if (!command.has_transfer()) return "its turn";
+    int64_t peer = evaluate(command.transfer().peer(), mesh, rank.device);
+    return command.transfer().direction() == plan::Transfer::RECEIVE
+               ? fmt::format("a message of device {}", peer)
+               : fmt::format("device {} to take one of the messages on the way", peer);
   }
 
   const plan::Plan &plan;
