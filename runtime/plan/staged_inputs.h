@@ -8,31 +8,30 @@
 #include "plan/plan.pb.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/input_stages.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 
 namespace cleave::runtime {
 
 struct StagedInput {
-  int action;                     // of the routine
-  const plan::HostScalar *scalar; // or
-  int input;                      // of the action's fragment
-  int64_t offset, bytes;          // in the stage
+  int action;            // of the routine: its scalars come first, then the inputs of its fragment
+  int64_t offset, bytes; // in the stage
 };
 
 // Gives the bytes of one stage.
 template <typename Visit>
 int64_t forEachStaged(const plan::Program &program, const plan::Routine &routine, Visit visit) {
   int64_t offset = 0;
-  auto add = [&](int action, const plan::HostScalar *scalar, int input, const plan::Buffer &buffer) {
+  auto add = [&](int action, const plan::Buffer &buffer) {
     const int64_t bytes = byteSize(buffer);
-    visit(StagedInput{action, scalar, input, offset, bytes});
+    visit(StagedInput{action, offset, bytes});
     offset += (bytes + stagedAlignment - 1) / stagedAlignment * stagedAlignment;
   };
   for (int a = 0; a < routine.actions_size(); ++a) {
-    const plan::Fragment &fragment = program.fragments(routine.actions(a).fragment());
-    for (const plan::HostScalar &scalar : program.host_scalars()) // all but STEP are the same for all microbatches
-      if (a == 0 || scalar.kind() == plan::HostScalar::STEP) add(a, &scalar, 0, scalar.buffer());
-    for (int i = 0; i < fragment.inputs_size(); ++i) add(a, nullptr, i, fragment.inputs(i).buffer());
+    for (const plan::HostScalar &scalar : program.host_scalars())
+      if (isSetBefore(scalar, static_cast<size_t>(a))) add(a, scalar.buffer());
+    for (const plan::InputBinding &input : program.fragments(routine.actions(a).fragment()).inputs())
+      add(a, input.buffer());
   }
   return offset;
 }

@@ -3,6 +3,7 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
+#include "runtime/plan/lr_schedule.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -45,6 +46,9 @@ Status PreparedProgram::prepare(const dist::Mesh &mesh, std::span<const std::vec
       for (const plan::InputBinding &input : fragment.inputs())
         for (size_t i = 0; i < inputs.size(); ++i)
           if (inputs[i]->name() == input.name()) prepared.inputs.push_back(i);
+      for (const plan::HostScalar &scalar : source->host_scalars())
+        if (isSetBefore(scalar, static_cast<size_t>(a))) prepared.given.push_back(scalar.buffer().offset());
+      for (const PreparedFragment::Input &input : found->second.inputs) prepared.given.push_back(input.targetOffset);
     }
   }
   return device.finishPreparing();
@@ -78,22 +82,15 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
     prepared.targetOffset = placeOf(input.buffer(), *source, fragment, slot);
     out.inputs.push_back(std::move(prepared));
   }
-  std::map<int32_t, std::pair<Event *, int>> events; // by number: where, and on which lane
+  const LaneCommands order = laneCommandsOf(fragment);
   for (const plan::Command &command : fragment.commands()) {
-    int lane = laneOf(command);
+    const int lane = laneOf(command);
+    std::vector<LaneItem> &items = out.lanes[static_cast<size_t>(lane)];
     LaneItem item;
     item.source = &command;
-    for (int32_t event : command.wait_events()) {
-      auto found = events.find(event);
-      if (found == events.end())
-        return inCommand(command,
-                         inputError(fmt::format("waits for event {}, which nothing before it records", event)));
-      if (found->second.second != lane) item.waits.push_back(found->second.first);
-    }
-    if (command.record_event()) {
-      item.record = &out.events.emplace_back();
-      events[command.record_event()] = {item.record, lane};
-    }
+    for (auto [other, at] : order[static_cast<size_t>(lane)][items.size()].waits)
+      item.waits.push_back(out.lanes[static_cast<size_t>(other)][static_cast<size_t>(at)].record);
+    if (command.record_event()) item.record = &out.events.emplace_back();
     plan::Command placed = inSlot(command, *source, fragment, slot);
     Result<Prepared> prepared = placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
                                 : placed.has_transfer() ? fabric.prepareTransfer(id, lane, placed.transfer())
@@ -109,7 +106,29 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
       if (auto group = groupOf(command.collective(), mesh, id); group)
         item.sentBytes = sentBytes(command.collective().op(), *group);
     if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
-    out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
+    items.push_back(std::move(item));
+  }
+  return Status::ok();
+}
+
+Status PreparedProgram::fillInputs(const PreparedRoutine &routine, size_t number, const RankWork &work, std::byte *base,
+                                   std::span<const int64_t> offsets) {
+  const PreparedAction &action = routine.actions[number];
+  const int64_t microbatch = action.source->microbatch();
+  auto offset = offsets.begin();
+  for (const plan::HostScalar &scalar : program().host_scalars()) {
+    if (!isSetBefore(scalar, number)) continue;
+    const int64_t step = scalar.kind() == plan::HostScalar::STEP ? work.stepOf(*action.source) : work.step;
+    CLEAVE_RETURN_IF_ERROR(hostScalarBytes(scalar, plan.training(), step, work.skipped, microbatch, scalarBytes));
+    if (static_cast<int64_t>(scalarBytes.size()) > byteSize(scalar.buffer()))
+      return inputError("a host scalar is larger than its buffer");
+    if (base) std::memcpy(base + *offset++, scalarBytes.data(), scalarBytes.size());
+  }
+  if (!base) return Status::ok();
+  const std::byte *const *inputs = work.inputsOf(*action.source) + static_cast<size_t>(microbatch) * routine.inputs;
+  for (size_t i = 0; i < action.inputs.size(); ++i) {
+    const PreparedFragment::Input &input = action.fragment->inputs[i];
+    input.slice.run(inputs[action.inputs[i]] + input.sourceOffset, base + *offset++);
   }
   return Status::ok();
 }

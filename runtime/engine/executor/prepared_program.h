@@ -9,7 +9,7 @@
 #include "runtime/engine/comm/communicator.h"
 #include "runtime/engine/device/device.h"
 #include "runtime/engine/executor/traffic.h"
-#include "runtime/plan/action_order.h"
+#include "runtime/plan/lane_cursor.h"
 #include <array>
 #include <deque>
 #include <map>
@@ -43,10 +43,30 @@ struct PreparedAction {
   const plan::Action *source = nullptr;
   ActionWaits waits;
   std::vector<size_t> inputs; // of Fragment.inputs, their numbers in inputsOf(routine)
+  std::vector<int64_t> given; // where the host's scalars, then the inputs lie in the arena
 };
-struct PreparedRoutine {
+struct PreparedRoutine { // a chain for LaneCursor
   std::vector<PreparedAction> actions;
   size_t inputs = 0; // a microbatch
+
+  size_t size() const { return actions.size(); }
+  const std::vector<ActionWait> &waits(size_t action, int lane) const {
+    return actions[action].waits[static_cast<size_t>(lane)];
+  }
+  const std::vector<LaneItem> &items(size_t action, int lane) const {
+    return actions[action].fragment->lanes[static_cast<size_t>(lane)];
+  }
+};
+
+// A device's next work. The executor sets it before it starts.
+struct RankWork {
+  int routine = 0;                          // index into Program.routines
+  int64_t step = 0, skipped = 0;            // steps before this one; those of them that changed nothing
+  const std::byte *const *inputs = nullptr; // of all microbatches: those of inputsOf(routine) for each
+  const std::byte *const *next = nullptr;   // the same of the next step; null: no action is ahead
+
+  int64_t stepOf(const plan::Action &action) const { return step + action.ahead(); }
+  const std::byte *const *inputsOf(const plan::Action &action) const { return action.ahead() ? next : inputs; }
 };
 
 class PreparedProgram {
@@ -59,6 +79,11 @@ public:
   // routines.
   Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
   const plan::Program &program() const { return *source; }
+  // Writes what the host gives before an action of a routine, for its microbatch: its scalars and inputs, each to
+  // its offset (in the order of PreparedAction.given) from `base`, null on a device without memory. One thread calls
+  // it.
+  Status fillInputs(const PreparedRoutine &routine, size_t action, const RankWork &work, std::byte *base,
+                    std::span<const int64_t> offsets);
   std::vector<Traffic> traffic() const; // sent so far; only between runs
   // An output of a routine's last action. `bytes`: 0 where it is no number.
   struct Output {
@@ -89,17 +114,7 @@ private:
 
   const plan::Program *source = nullptr;
   std::array<std::deque<Traffic>, numLanes> sent; // by lane, each counted by one thread
-};
-
-// A device's next work. The executor sets it before it starts.
-struct RankWork {
-  int routine = 0;                          // index into Program.routines
-  int64_t step = 0, skipped = 0;            // steps before this one; those of them that changed nothing
-  const std::byte *const *inputs = nullptr; // of all microbatches: those of inputsOf(routine) for each
-  const std::byte *const *next = nullptr;   // the same of the next step; null: no action is ahead
-
-  int64_t stepOf(const plan::Action &action) const { return step + action.ahead(); }
-  const std::byte *const *inputsOf(const plan::Action &action) const { return action.ahead() ? next : inputs; }
+  std::string scalarBytes;
 };
 
 // The error with the command it belongs to.

@@ -1,8 +1,8 @@
 #include "runtime/engine/executor/rank.h"
 #include "runtime/base/threads/parallel.h"
-#include "runtime/plan/lr_schedule.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -28,11 +28,11 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   int most = 0;
   for (const plan::Fragment &fragment : program().fragments()) most = std::max(most, fragment.outputs_size());
   for (Work &work : works) work.outputs.reserve(static_cast<size_t>(most));
-  for (int lane : lanesOf(program())) {
+  used = lanesOf(program());
+  for (int lane : used) {
     auto l = static_cast<size_t>(lane);
     if (trace) lanes[l].trace = &trace->lane(id, lane);
     lanes[l].isUsed = !signal || lane == computeLane;
-    if (lane != computeLane) others.push_back(lane);
   }
   for (int lane = 0; lane < numLanes; ++lane) {
     Lane &own = lanes[static_cast<size_t>(lane)];
@@ -97,7 +97,10 @@ void Rank::runNext(int lane, uint32_t count) {
     stepNow.store(work.step, std::memory_order_relaxed);
     state.store(RankReport::Waiting, std::memory_order_relaxed);
   }
-  Status status = signal ? issueRoutine(work) : runRoutine(work, lane);
+  for (int l = 0; l < numLanes; ++l)
+    if (signal || l == lane) lanes[static_cast<size_t>(l)].cursor = LaneCursor(l);
+  bool moved = false;
+  Status status = signal ? issueRoutine(work) : advance(work, lane, moved);
   if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
   if (lane == computeLane) {                  // it ends a routine for all
     timed(lane, true, [&] {
@@ -106,8 +109,6 @@ void Rank::runNext(int lane, uint32_t count) {
     });
     if (!prepared.fabric.abortFlag().raised())
       if (Status read = prepared.readOutputs(work.routine, work.outputs); !read) failed(id, work.step, read);
-  }
-  if (lane == computeLane) {
     state.store(RankReport::Outside, std::memory_order_relaxed);
     countStep(work);
   }
@@ -116,169 +117,100 @@ void Rank::runNext(int lane, uint32_t count) {
   wakeAll(own.done);
 }
 
-Status Rank::runRoutine(const Work &work, int lane) {
-  const PreparedRoutine &routine = prepared.routines[static_cast<size_t>(work.routine)];
-  auto l = static_cast<size_t>(lane);
-  for (size_t number = 0; number < routine.actions.size(); ++number) {
-    const PreparedAction &action = routine.actions[number];
-    auto wait = action.waits[l].begin(), end = action.waits[l].end();
-    if (lane == computeLane) {
-      for (; wait != end && wait->item < 0; ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, lane, *wait));
-      CLEAVE_RETURN_IF_ERROR(fillInputs(work, action, number));
-    }
-    std::vector<LaneItem> &items = action.fragment->lanes[l];
-    for (size_t i = 0; i < items.size(); ++i) {
-      for (; wait != end && wait->item <= static_cast<int>(i); ++wait)
-        CLEAVE_RETURN_IF_ERROR(waitFor(work, lane, *wait));
-      for (Event *event : items[i].waits) {
-        uint32_t generation = work.generationOf(number);
-        bool isThere = event->has(generation) ||
-                       timed(lane, true, [&] { return event->wait(generation, prepared.fabric.abortFlag()); });
-        if (!isThere) return runError("the run was aborted");
-      }
-      if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
-      int64_t began = timeOf(lane);
-      enter(lane, action, items[i]);
-      CLEAVE_RETURN_IF_ERROR(
-          done(items[i], timed(lane, isExchange(items[i]), [&] { return items[i].command->run(); })));
-      leave(lane);
-      if (items[i].record) items[i].record->set(work.generationOf(number));
-      note(work, action, lane, i, began);
-    }
-    if (lane == computeLane || !items.empty()) lanes[l].progress.set(work.generationOf(number));
-  }
-  return Status::ok();
-}
-
-Status Rank::waitFor(const Work &work, int lane, const ActionWait &wait) {
-  uint32_t generation = work.generationOf(static_cast<size_t>(wait.action));
-  const Event &progress = lanes[static_cast<size_t>(wait.lane)].progress;
-  bool isDone = progress.has(generation) ||
-                timed(lane, true, [&] { return progress.wait(generation, prepared.fabric.abortFlag()); });
-  return isDone ? Status::ok() : runError("the run was aborted");
-}
-
 // All lanes on this thread: whichever can go on does, the compute lane a command at a time, the others as far as they
 // come, so that what others wait for leaves at once.
 Status Rank::issueRoutine(const Work &work) {
-  cursors = {};
-  const size_t actions = prepared.routines[static_cast<size_t>(work.routine)].actions.size();
   const AbortFlag &abort = prepared.fabric.abortFlag();
+  const size_t actions = routineOf(work).size();
   for (bool isEnded = false; !isEnded;) {
     uint32_t heard = signal->epoch();
     bool moved = false;
-    CLEAVE_RETURN_IF_ERROR(advance(work, computeLane, moved));
-    isEnded = cursors[computeLane].action == actions;
-    for (int lane : others) {
+    isEnded = true;
+    for (int lane : used) {
       CLEAVE_RETURN_IF_ERROR(advance(work, lane, moved));
-      isEnded = isEnded && cursors[static_cast<size_t>(lane)].action == actions;
+      isEnded = isEnded && lanes[static_cast<size_t>(lane)].cursor.action() == actions;
     }
     if (abort.raised() || (!moved && !isEnded && !signal->wait(heard, abort))) return runError("the run was aborted");
   }
   return Status::ok();
 }
 
+// Takes a lane to its end, or where others share the thread, to what it has to wait for.
 Status Rank::advance(const Work &work, int lane, bool &moved) {
-  auto l = static_cast<size_t>(lane);
-  Cursor &own = cursors[l];
-  const std::vector<PreparedAction> &actions = prepared.routines[static_cast<size_t>(work.routine)].actions;
-  for (; own.action < actions.size(); own = {.action = own.action + 1}, moved = true) {
-    const PreparedAction &action = actions[own.action];
-    std::vector<LaneItem> &items = action.fragment->lanes[l];
-    if (lane != computeLane && items.empty()) continue;
-    // May go on before its item, -1 for the inputs.
-    auto isFree = [&](int item) {
-      for (const std::vector<ActionWait> &waits = action.waits[l];
-           own.wait < waits.size() && waits[own.wait].item <= item; ++own.wait)
-        if (cursors[static_cast<size_t>(waits[own.wait].lane)].action <= static_cast<size_t>(waits[own.wait].action))
-          return false;
-      return true;
-    };
-    if (lane == computeLane && !own.isFilled) {
-      if (!isFree(-1)) return Status::ok();
-      CLEAVE_RETURN_IF_ERROR(fillInputs(work, action, own.action));
-      own.isFilled = true;
-    }
-    for (; own.item < items.size(); ++own.item) {
-      LaneItem &item = items[own.item];
-      if (!isFree(static_cast<int>(own.item))) return Status::ok();
-      for (const Event *event : item.waits)
-        if (!event->has(work.generationOf(own.action))) return Status::ok();
-      if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
-      if (own.began < 0) own.began = timeOf(lane);
-      enter(lane, action, item);
-      Result<bool> isDone = item.command->issue();
-      CLEAVE_RETURN_IF_ERROR(done(item, isDone.status()));
-      if (!*isDone) return Status::ok();
-      leave(lane);
-      if (item.record) item.record->mark(work.generationOf(own.action));
-      note(work, action, lane, own.item, own.began);
-      own.began = -1;
-      moved = true;
-      if (lane == computeLane && own.item + 1 < items.size()) {
-        ++own.item;
+  const PreparedRoutine &routine = routineOf(work);
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  LaneCursor &at = own.cursor;
+  const bool takesTurns = signal && lane == computeLane && used.size() > 1;
+  for (LaneStep next; (next = at.next(routine)) != LaneStep::End; at.pass(next)) {
+    const PreparedAction &action = routine.actions[at.action()];
+    const uint32_t generation = work.generationOf(at.action());
+    std::vector<LaneItem> &items = action.fragment->lanes[static_cast<size_t>(lane)];
+    bool goesOn = true;
+    if (next == LaneStep::AwaitLane) {
+      const ActionWait &wait = at.awaited(routine);
+      goesOn = hasHappened(lanes[static_cast<size_t>(wait.lane)].progress,
+                           work.generationOf(static_cast<size_t>(wait.action)), lane);
+    } else if (next == LaneStep::Inputs) {
+      CLEAVE_RETURN_IF_ERROR(prepared.fillInputs(routine, at.action(), work, prepared.device.arena(), action.given));
+    } else if (next == LaneStep::AwaitEvent) {
+      goesOn = hasHappened(*items[at.item()].waits[at.event()], generation, lane);
+    } else if (next == LaneStep::Command) {
+      Result<bool> isDone = execute(work, lane, action, items[at.item()]);
+      if (!isDone) return isDone.status();
+      goesOn = *isDone;
+      moved = moved || goesOn;
+      if (goesOn && takesTurns && at.item() + 1 < items.size()) {
+        at.pass(next);
         return Status::ok();
       }
+    } else { // EndAction
+      if (lane == computeLane || !items.empty()) happens(own.progress, generation);
+      moved = true;
     }
+    if (!goesOn) return signal ? Status::ok() : runError("the run was aborted");
   }
   return Status::ok();
 }
 
-// Fills what the host gives: the inputs and scalars of the action's microbatch.
-Status Rank::fillInputs(const Work &work, const PreparedAction &action, size_t number) {
-  const PreparedRoutine &routine = prepared.routines[static_cast<size_t>(work.routine)];
-  int64_t microbatch = action.source->microbatch();
-  for (const plan::HostScalar &scalar : program().host_scalars()) {
-    if (number > 0 && scalar.kind() != plan::HostScalar::STEP) continue; // the same for all microbatches
-    CLEAVE_RETURN_IF_ERROR(
-        hostScalarBytes(scalar, prepared.plan.training(),
-                        scalar.kind() == plan::HostScalar::STEP ? work.stepOf(*action.source) : work.step, work.skipped,
-                        microbatch, scalarBytes));
-    CLEAVE_RETURN_IF_ERROR(
-        prepared.device.write(scalar.buffer().offset(), scalarBytes.data(), static_cast<int64_t>(scalarBytes.size())));
-  }
-  if (!prepared.device.arena()) return Status::ok();
-  const std::byte *const *inputs = work.inputsOf(*action.source) + static_cast<size_t>(microbatch) * routine.inputs;
-  for (size_t i = 0; i < action.inputs.size(); ++i) {
-    const PreparedFragment::Input &input = action.fragment->inputs[i];
-    input.slice.run(inputs[action.inputs[i]] + input.sourceOffset, prepared.device.arena() + input.targetOffset);
-  }
-  return Status::ok();
+// Waits for it, but where others share the thread. False: it has not happened, without a signal because of an abort.
+bool Rank::hasHappened(const Event &event, uint32_t generation, int lane) {
+  if (event.has(generation)) return true;
+  return !signal && timed(lane, true, [&] { return event.wait(generation, prepared.fabric.abortFlag()); });
 }
 
-// The status of a command's run, as the rank's.
-Status Rank::done(const LaneItem &item, const Status &status) const {
-  if (status) return status;
-  return prepared.fabric.abortFlag().raised() ? runError("the run was aborted") : inCommand(*item.source, status);
-}
-
-int64_t Rank::timeOf(int lane) const { return lanes[static_cast<size_t>(lane)].trace ? nowNanoseconds() : 0; }
-
-// Counts what a command that is done has sent, and writes it into the trace.
-void Rank::note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began) {
-  const std::vector<LaneItem> &items = action.fragment->lanes[static_cast<size_t>(lane)];
-  const LaneItem &item = items[number];
-  if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
+// Does a command, or where others share the thread, tries to. False: it has to be tried again.
+Result<bool> Rank::execute(const Work &work, int lane, const PreparedAction &action, LaneItem &item) {
+  const AbortFlag &abort = prepared.fabric.abortFlag();
+  if (abort.raised()) return runError("the run was aborted");
   Lane &own = lanes[static_cast<size_t>(lane)];
-  if (!own.trace) return;
-  if (number == 0) own.actionBegan = began;
-  int64_t end = nowNanoseconds();
-  int64_t step = work.stepOf(*action.source);
-  own.trace->add({item.source, action.source, action.fragment->source, step, began, end});
-  if (lane == computeLane && number + 1 == items.size())
-    own.trace->add({nullptr, action.source, action.fragment->source, step, own.actionBegan, end});
-}
-
-void Rank::enter(int lane, const PreparedAction &action, const LaneItem &item) {
-  Lane &own = lanes[static_cast<size_t>(lane)];
-  own.fragment.store(action.fragment, std::memory_order_relaxed);
+  if (own.trace && own.commandBegan < 0) own.commandBegan = nowNanoseconds();
+  own.fragment.store(action.fragment, std::memory_order_relaxed); // for report()
   own.current.store(&item, std::memory_order_release);
-}
-
-void Rank::leave(int lane) {
-  Lane &own = lanes[static_cast<size_t>(lane)];
+  auto run = [&]() -> Result<bool> {
+    if (Status status = item.command->run(); !status) return status;
+    return true;
+  };
+  Result<bool> isDone = signal ? item.command->issue() : timed(lane, isExchange(item), run);
+  if (!isDone) return abort.raised() ? runError("the run was aborted") : inCommand(*item.source, isDone.status());
+  if (!*isDone) return false;
   own.current.store(nullptr, std::memory_order_relaxed);
   own.commands.store(own.commands.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (item.record) happens(*item.record, work.generationOf(own.cursor.action()));
+  if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
+  if (own.trace) note(work, action, lane, item);
+  return true;
+}
+
+// Writes a command that is done into the trace.
+void Rank::note(const Work &work, const PreparedAction &action, int lane, const LaneItem &item) {
+  const std::vector<LaneItem> &items = action.fragment->lanes[static_cast<size_t>(lane)];
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  const int64_t began = std::exchange(own.commandBegan, -1), end = nowNanoseconds();
+  if (&item == &items.front()) own.actionBegan = began;
+  int64_t step = work.stepOf(*action.source);
+  own.trace->add({item.source, action.source, action.fragment->source, step, began, end});
+  if (lane == computeLane && &item == &items.back())
+    own.trace->add({nullptr, action.source, action.fragment->source, step, own.actionBegan, end});
 }
 
 // The first step, which touches memory and makes code, is in no window.

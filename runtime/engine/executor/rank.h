@@ -47,39 +47,30 @@ private:
     std::vector<double> outputs;
     uint32_t generationOf(size_t action) const { return firstGeneration + 1 + static_cast<uint32_t>(action); }
   };
-  // How far one thread has come with a lane.
-  struct Cursor {
-    size_t action = 0, item = 0, wait = 0; // wait: of the action's for this lane
-    bool isFilled = false;                 // the action's inputs are there
-    int64_t began = -1;                    // when the item was first tried, nanoseconds
-  };
   void laneThread(int lane);
   void runNext(int lane, uint32_t count);
-  Status runRoutine(const Work &work, int lane);
+  const PreparedRoutine &routineOf(const Work &work) const {
+    return prepared.routines[static_cast<size_t>(work.routine)];
+  }
   Status issueRoutine(const Work &work);
   Status advance(const Work &work, int lane, bool &moved);
-  Status fillInputs(const Work &work, const PreparedAction &action, size_t number);
-  Status done(const LaneItem &item, const Status &status) const;
-  int64_t timeOf(int lane) const; // nanoseconds where it is traced
-  void note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began);
-  Status waitFor(const Work &work, int lane, const ActionWait &wait);
+  bool hasHappened(const Event &event, uint32_t generation, int lane);
+  // Nobody sleeps where lanes share a thread.
+  void happens(Event &event, uint32_t generation) const { signal ? event.mark(generation) : event.set(generation); }
+  Result<bool> execute(const Work &work, int lane, const PreparedAction &action, LaneItem &item);
+  void note(const Work &work, const PreparedAction &action, int lane, const LaneItem &item);
   void awaitLane(int lane, uint32_t count);
-  // For report(): what a lane does, and that it has done it.
-  void enter(int lane, const PreparedAction &action, const LaneItem &item);
-  void leave(int lane);
   // For report(): how long this rank works on its own, over a window of steps.
   template <typename Wait> auto timed(int lane, bool waits, Wait wait);
   void countStep(const Work &work);
 
   PreparedProgram &prepared;
   const bool computesInFinish;
-  WakeSignal *const signal; // null: each lane has a thread
-  std::vector<int> others;  // lanes beside compute
-  std::array<Cursor, numLanes> cursors;
+  WakeSignal *const signal;            // null: each lane has a thread
+  std::vector<int> used;               // lanes, compute first
   std::array<Work, mostWaiting> works; // by number of the routine, modulo
   uint32_t finished = 0;
   uint32_t nextGeneration = 0;
-  std::string scalarBytes;
   std::function<void(int64_t, int64_t, const Status &)> failed;
   AbortFlag never; // for waits that no abort ends
   // Counters of work begun and done, by lane, and the generation of the last action each lane is done with.
@@ -90,9 +81,11 @@ private:
     std::atomic<const LaneItem *> current{nullptr}; // what it does, or waits for in an exchange
     std::atomic<const PreparedFragment *> fragment{nullptr};
     std::atomic<int64_t> commands{0}; // done
+    LaneCursor cursor;
     TraceLane *trace = nullptr;
-    int64_t actionBegan = 0; // nanoseconds, where it is traced
-    bool isUsed = false;     // has a thread, or is the compute lane
+    // Nanoseconds, where it is traced: the action; the command that is tried, -1: none.
+    int64_t actionBegan = 0, commandBegan = -1;
+    bool isUsed = false; // has a thread, or is the compute lane
     std::thread thread;
   };
   std::array<Lane, numLanes> lanes;

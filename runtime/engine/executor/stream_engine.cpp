@@ -2,7 +2,6 @@
 #include "runtime/base/threads/wait.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/fault.h"
-#include "runtime/plan/lr_schedule.h"
 #include "runtime/plan/staged_inputs.h"
 #include <algorithm>
 #include <cstring>
@@ -103,12 +102,14 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
     routine.numbers.push_back(number);
     Rank &rank = routine.ranks.emplace_back();
     const PreparedRoutine &prepared = program.routines[static_cast<size_t>(number)];
-    rank.uploads.resize(prepared.actions.size());
+    rank.uploads.resize(prepared.size());
+    rank.inStage.resize(prepared.size());
     rank.staged = forEachStaged(program.program(), program.program().routines(number), [&](const StagedInput &input) {
-      const PreparedAction &action = prepared.actions[static_cast<size_t>(input.action)];
-      int64_t to = input.scalar ? input.scalar->buffer().offset()
-                                : action.fragment->inputs[static_cast<size_t>(input.input)].targetOffset;
-      rank.uploads[static_cast<size_t>(input.action)].push_back({input.offset, devices[r]->address(to), input.bytes});
+      const auto action = static_cast<size_t>(input.action);
+      std::vector<int64_t> &inStage = rank.inStage[action];
+      const int64_t to = prepared.actions[action].given[inStage.size()];
+      rank.uploads[action].push_back({input.offset, devices[r]->address(to), input.bytes});
+      inStage.push_back(input.offset);
     });
     for (const PreparedAction &action : prepared.actions) {
       for (const std::vector<ActionWait> &waits : action.waits)
@@ -123,33 +124,10 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
 
 // Copies the host's values into pinned memory, which the run before the last one has left.
 Status StreamEngine::fill(Routine &routine, const RankWork &work) {
-  std::string scalarBytes;
-  for (size_t r = 0; r < programs.size(); ++r) {
-    const PreparedProgram &program = *programs[r];
-    const PreparedRoutine &prepared = program.routines[static_cast<size_t>(routine.numbers[r])];
-    Rank &rank = routine.ranks[r];
-    std::byte *staging = devices[r]->stage(turn).host.data();
-    for (size_t a = 0; a < prepared.actions.size(); ++a) {
-      const PreparedAction &action = prepared.actions[a];
-      auto upload = rank.uploads[a].begin();
-      int64_t microbatch = action.source->microbatch();
-      for (const plan::HostScalar &scalar : program.program().host_scalars()) {
-        if (a > 0 && scalar.kind() != plan::HostScalar::STEP) continue;
-        int64_t step = scalar.kind() == plan::HostScalar::STEP ? work.stepOf(*action.source) : work.step;
-        CLEAVE_RETURN_IF_ERROR(
-            hostScalarBytes(scalar, program.plan.training(), step, work.skipped, microbatch, scalarBytes));
-        if (static_cast<int64_t>(scalarBytes.size()) > upload->bytes)
-          return inputError("a host scalar is larger than its buffer");
-        std::memcpy(staging + upload->staged, scalarBytes.data(), scalarBytes.size());
-        ++upload;
-      }
-      const std::byte *const *given = work.inputsOf(*action.source) + static_cast<size_t>(microbatch) * prepared.inputs;
-      for (size_t i = 0; i < action.inputs.size(); ++i, ++upload) {
-        const PreparedFragment::Input &input = action.fragment->inputs[i];
-        input.slice.run(given[action.inputs[i]] + input.sourceOffset, staging + upload->staged);
-      }
-    }
-  }
+  for (size_t r = 0; r < programs.size(); ++r)
+    for (size_t a = 0; a < chainOf(routine, r).size(); ++a)
+      CLEAVE_RETURN_IF_ERROR(programs[r]->fillInputs(chainOf(routine, r), a, work, devices[r]->stage(turn).host.data(),
+                                                     routine.ranks[r].inStage[a]));
   return Status::ok();
 }
 
@@ -375,13 +353,8 @@ Status StreamEngine::enqueue(Routine &routine) {
   recordedIn.clear();
   routine.sent.clear();
   routine.log = recorder.begin();
-  for (size_t r = 0; r < programs.size(); ++r)
-    for (int lane : lanes[r]) {
-      const auto &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
-      Cursor &cursor = cursors[r][static_cast<size_t>(lane)];
-      cursor.finished = actions.empty();
-      if (!actions.empty()) cursor.wait = actions[0].waits[static_cast<size_t>(lane)].begin();
-    }
+  for (Cursors &rank : cursors)
+    for (int lane = 0; lane < numLanes; ++lane) rank[static_cast<size_t>(lane)] = Cursor(lane);
   CLEAVE_RETURN_IF_ERROR(fork(routine));
   for (bool moved = true; moved;) {
     moved = false;
@@ -396,7 +369,7 @@ Status StreamEngine::enqueue(Routine &routine) {
   }
   for (size_t r = 0; r < programs.size(); ++r)
     for (int lane : lanes[r])
-      if (!cursors[r][static_cast<size_t>(lane)].finished) {
+      if (cursors[r][static_cast<size_t>(lane)].next(chainOf(routine, r)) != LaneStep::End) {
         failed = programs[r]->id;
         return runError(fmt::format("the {} stream waits for what no rank of this process enqueues",
                                     laneName(lane, programs[r]->plan.mesh())));
@@ -404,100 +377,94 @@ Status StreamEngine::enqueue(Routine &routine) {
   return join(routine);
 }
 
-Result<bool> StreamEngine::waited(Routine &routine, size_t rank, int lane, const ActionWait &wait) {
-  const Cursor &other = cursors[rank][static_cast<size_t>(wait.lane)];
-  if (!other.finished && other.action <= static_cast<size_t>(wait.action)) return false;
-  const StreamEvent &event = routine.ranks[rank].ends.at({wait.lane, wait.action});
-  CLEAVE_RETURN_IF_ERROR(event.waitOn(devices[rank]->stream(lane), runNumber));
-  return true;
-}
-
-// Enqueues commands of a lane until one must wait.
+// Enqueues commands of a lane until one must wait for what is yet to be enqueued.
 Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) {
-  auto l = static_cast<size_t>(lane);
-  Cursor &cursor = cursors[r][l];
+  Cursor &cursor = cursors[r][static_cast<size_t>(lane)];
   Rank &rank = routine.ranks[r];
-  const std::vector<PreparedAction> &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
-  cuda::Stream stream = devices[r]->stream(lane);
+  const PreparedRoutine &chain = chainOf(routine, r);
   const cuda::Gpu &gpu = devices[r]->gpu();
-  while (!cursor.finished) {
-    const PreparedAction &action = actions[cursor.action];
-    const std::vector<ActionWait> &waits = action.waits[l];
-    std::vector<LaneItem> &items = action.fragment->lanes[l];
-    int next = cursor.begun || lane != computeLane ? static_cast<int>(cursor.item) : -1;
-    for (; cursor.wait != waits.end() && cursor.wait->item <= next; ++cursor.wait) {
+  const cuda::Stream stream = devices[r]->stream(lane);
+  for (LaneStep next; (next = cursor.next(chain)) != LaneStep::End; cursor.pass(next)) {
+    const PreparedAction &action = chain.actions[cursor.action()];
+    const std::vector<LaneItem> &items = chain.items(cursor.action(), lane);
+    if (next == LaneStep::AwaitLane) {
+      const ActionWait &wait = cursor.awaited(chain);
       CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, [&] {
         return fmt::format("what waits in {} for {} of an earlier action",
                            actionName(*action.fragment->source, action.source->microbatch()),
-                           laneName(cursor.wait->lane, programs[r]->plan.mesh()));
+                           laneName(wait.lane, programs[r]->plan.mesh()));
       }));
-      CLEAVE_ASSIGN_OR_RETURN(bool done, waited(routine, r, lane, *cursor.wait));
-      if (!done) return Status::ok();
-    }
-    if (next < 0) {
-      for (const Upload &upload : rank.uploads[cursor.action])
-        CLEAVE_RETURN_IF_ERROR(gpu.check(
-            gpu.driver.memcpyAsync(upload.target,
-                                   devices[r]->stage(turn).memory.address() + static_cast<cuda::Address>(upload.staged),
-                                   static_cast<size_t>(upload.bytes), stream),
-            "cannot copy the inputs from their stage"));
-      cursor.begun = moved = true;
-      continue;
-    }
-    if (cursor.item == items.size()) {
-      auto ended = rank.ends.find({lane, static_cast<int>(cursor.action)});
-      if (ended != rank.ends.end()) CLEAVE_RETURN_IF_ERROR(ended->second.record(stream, runNumber));
-      cursor.item = 0;
-      cursor.begun = false;
+      if (!cursors[r][static_cast<size_t>(wait.lane)].isPast(wait.action)) return Status::ok();
+      CLEAVE_RETURN_IF_ERROR(rank.ends.at({wait.lane, wait.action}).waitOn(stream, runNumber));
+    } else if (next == LaneStep::Inputs) {
+      const cuda::Address stage = devices[r]->stage(turn).memory.address();
+      for (const Upload &upload : rank.uploads[cursor.action()])
+        CLEAVE_RETURN_IF_ERROR(
+            gpu.check(gpu.driver.memcpyAsync(upload.target, stage + static_cast<cuda::Address>(upload.staged),
+                                             static_cast<size_t>(upload.bytes), stream),
+                      "cannot copy the inputs from their stage"));
       moved = true;
-      if (++cursor.action == actions.size()) {
-        cursor.finished = true;
-        CLEAVE_RETURN_IF_ERROR(recorder.finished(routine.log, r, lane));
-      } else {
-        cursor.wait = actions[cursor.action].waits[l].begin();
-      }
-      continue;
-    }
-    LaneItem &item = items[cursor.item];
-    for (const Event *event : item.waits) { // of this action, or when the other lane is ahead, of a later one
+    } else if (next == LaneStep::AwaitEvent) { // of this action, or when the other lane is ahead, of a later one
+      const LaneItem &item = items[cursor.item()];
+      const Event *event = item.waits[cursor.event()];
       auto point = recordedIn.find(event);
-      if (point == recordedIn.end() || point->second < cursor.action) return Status::ok();
+      if (point == recordedIn.end() || point->second < cursor.action()) return Status::ok();
+      CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, [&] { return nameOf(item, action); }));
+      CLEAVE_RETURN_IF_ERROR(eventOf(event).waitOn(stream, runNumber));
+    } else if (next == LaneStep::Command) {
+      Result<bool> issued = enqueueCommand(routine, r, lane, action, items[cursor.item()]);
+      if (!issued) return issued.status();
+      if (!*issued) return Status::ok();
+      moved = true;
+      // It was waited for, and so will be the next one, perhaps for what a peer sends only when it has what the other
+      // lanes are to send now.
+      if (options.debug && lane == computeLane) {
+        cursor.pass(next);
+        return Status::ok();
+      }
+    } else { // EndAction
+      auto ended = rank.ends.find({lane, static_cast<int>(cursor.action())});
+      if (ended != rank.ends.end()) CLEAVE_RETURN_IF_ERROR(ended->second.record(stream, runNumber));
+      if (cursor.action() + 1 == chain.size()) CLEAVE_RETURN_IF_ERROR(recorder.finished(routine.log, r, lane));
+      moved = true;
     }
-    bool meets = item.source->has_collective() || item.source->has_transfer();
-    FlightRecorder::Name name = [&] {
-      return fmt::format("{} '{}' of {}", kindName(*item.source), item.source->name(),
-                         actionName(*action.fragment->source, action.source->microbatch()));
-    };
-    if (!cursor.marked && !item.waits.empty()) CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, name));
-    for (const Event *event : item.waits) CLEAVE_RETURN_IF_ERROR(eventOf(event).waitOn(stream, runNumber));
-    if (!cursor.marked) CLEAVE_RETURN_IF_ERROR(recorder.begins(routine.log, r, lane, name, meets));
-    cursor.marked = true;
-    StreamTrace::Place place{r, programs[r]->id, lane};
-    const bool isTraced = running.back().isTraced;
-    if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
-    Result<bool> issued = item.command->issue();
-    if (!issued) return inCommand(*item.source, issued.status());
-    if (!*issued) return Status::ok();
-    moved = true;
-    if (isTraced)
-      CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
-    CLEAVE_RETURN_IF_ERROR(recorder.ended(routine.log, r, lane, name, meets));
-    cursor.marked = false;
-    CLEAVE_RETURN_IF_ERROR(afterCommand(routine, r, lane, *item.source));
-    if (item.record) {
-      CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
-      recordedIn[item.record] = cursor.action;
-    }
-    if (item.traffic) {
-      auto &[count, bytes] = routine.sent[item.traffic];
-      ++count, bytes += item.sentBytes;
-    }
-    ++cursor.item;
-    // It was waited for, and so will be the next one, perhaps for what a peer sends only when it has what the other
-    // lanes are to send now.
-    if (options.debug && lane == computeLane) return Status::ok();
   }
   return Status::ok();
+}
+
+std::string StreamEngine::nameOf(const LaneItem &item, const PreparedAction &action) {
+  return fmt::format("{} '{}' of {}", kindName(*item.source), item.source->name(),
+                     actionName(*action.fragment->source, action.source->microbatch()));
+}
+
+// False: another rank must come first.
+Result<bool> StreamEngine::enqueueCommand(Routine &routine, size_t r, int lane, const PreparedAction &action,
+                                          const LaneItem &item) {
+  Cursor &cursor = cursors[r][static_cast<size_t>(lane)];
+  const cuda::Stream stream = devices[r]->stream(lane);
+  const bool meets = item.source->has_collective() || item.source->has_transfer();
+  const bool isTraced = running.back().isTraced;
+  const FlightRecorder::Name name = [&] { return nameOf(item, action); };
+  const StreamTrace::Place place{r, programs[r]->id, lane};
+  if (!std::exchange(cursor.isMarked, true)) CLEAVE_RETURN_IF_ERROR(recorder.begins(routine.log, r, lane, name, meets));
+  if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
+  Result<bool> issued = item.command->issue();
+  if (!issued) return inCommand(*item.source, issued.status());
+  if (!*issued) return false;
+  cursor.isMarked = false;
+  if (isTraced)
+    CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
+  CLEAVE_RETURN_IF_ERROR(recorder.ended(routine.log, r, lane, name, meets));
+  CLEAVE_RETURN_IF_ERROR(afterCommand(routine, r, lane, *item.source));
+  if (item.record) {
+    CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
+    recordedIn[item.record] = cursor.action();
+  }
+  if (item.traffic) {
+    auto &[count, bytes] = routine.sent[item.traffic];
+    ++count, bytes += item.sentBytes;
+  }
+  return true;
 }
 
 // With --debug: the command is done, and did what it should.

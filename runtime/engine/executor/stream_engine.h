@@ -7,7 +7,7 @@
 //   s = engine.begin("step", {.step = 8, .inputs = others});
 //   s = engine.finish(outputs);                              // of step 7
 //
-// Each lane of a rank is a cursor into its program; a cursor stops where another lane or rank must come first. Inputs
+// Each lane of a rank has a cursor (lane_cursor.h), which stops where another lane or rank must come first. Inputs
 // and scalars go through a stage on the GPU (plan/staged_inputs.h), to which a stream of its own copies them while the
 // run before goes on. A routine is enqueued command by command the first time, then captured as a CUDA graph for each
 // of the two stages and launched as that from then on: nothing in it changes. If the driver refuses that, routines go
@@ -62,6 +62,7 @@ private:
   // A routine of one rank.
   struct Rank {
     std::vector<std::vector<Upload>> uploads;              // by action
+    std::vector<std::vector<int64_t>> inStage;             // their offsets there
     int64_t staged = 0;                                    // bytes
     std::map<std::pair<int, int>, cuda::StreamEvent> ends; // by lane and action that others wait for
   };
@@ -73,11 +74,9 @@ private:
     std::unordered_map<Traffic *, std::pair<int64_t, int64_t>> sent; // by a run: how often, bytes
     FlightRecorder::Log log;
   };
-  struct Cursor {
-    size_t action = 0, item = 0;
-    bool begun = false, finished = false; // the action's inputs are enqueued; no action is left
-    bool marked = false;
-    std::vector<ActionWait>::const_iterator wait;
+  struct Cursor : LaneCursor {
+    using LaneCursor::LaneCursor;
+    bool isMarked = false; // the command that is tried
   };
   // A run that is not finished.
   struct Run {
@@ -108,7 +107,8 @@ private:
   Status fork(Routine &routine);
   Status join(const Routine &routine);
   Status advance(Routine &routine, size_t rank, int lane, bool &moved);
-  Result<bool> waited(Routine &routine, size_t rank, int lane, const ActionWait &wait);
+  Result<bool> enqueueCommand(Routine &routine, size_t r, int lane, const PreparedAction &action, const LaneItem &item);
+  static std::string nameOf(const LaneItem &item, const PreparedAction &action);
   Status afterCommand(const Routine &routine, size_t rank, int lane, const plan::Command &command);
   Status await(const Routine &routine, const cuda::StreamEvent &event, const std::string &stopped);
   Status awaitEnd(Run &run);
@@ -118,6 +118,9 @@ private:
   Status fault(size_t rank, int64_t turn) const;
   Turn &turnOf(int64_t turn) { return turns[static_cast<size_t>(turn) % turns.size()]; }
   size_t stageOf(int64_t turn) const { return static_cast<size_t>(turn) % 2; }
+  const PreparedRoutine &chainOf(const Routine &routine, size_t rank) const {
+    return programs[rank]->routines[static_cast<size_t>(routine.numbers[rank])];
+  }
   cuda::StreamEvent &eventOf(const Event *event) { return *events.at(event); }
 
   std::vector<PreparedProgram *> programs;
