@@ -52,7 +52,7 @@ Status readFields(const YAML::Node &root, ReadKeys &keys, Cluster &cluster);
 Status errorAt(const YAML::Node &node, const std::string &file, const std::string &message);
 // The text that readFields reads as the same cluster; fields that are not told are left out.
 std::string writeFields(const Cluster &cluster);
-// The table of docs/cluster.md.
+// The table of docs/reference/cluster.md.
 std::string documentFields();
 
 } // namespace cleave::planner

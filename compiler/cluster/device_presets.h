@@ -51,7 +51,7 @@ inline constexpr double unfusedSoftmaxTraffic = (34.0 + 5) / (4 + 5);
 
 // Spread of the times at which devices arrive at a collective that each of them waits for, in kernels that their hosts
 // hand over (cost.h); and how much longer hosts need for each doubling of such a group. Fitted on the
-// calibration rows (docs/cost-model.md; `./dev bench cost-model` names them), one set for all GPUs.
+// calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them), one set for all GPUs.
 inline constexpr double arrivalSpread = 0.3;
 inline constexpr double hostPace = 0.04;
 // Copies between pinned memory and a GPU: 24.5 to 26.5 GB/s of PCIe 4.0's 31.5 are reached (NVIDIA's bandwidthTest on

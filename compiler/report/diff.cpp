@@ -11,7 +11,9 @@ namespace cleave::report {
 namespace {
 
 std::string changeText(double left, double right) {
-  return left > 0 ? fmt::format("{:+.1f} %", 100 * (right / left - 1)) : "";
+  if (left <= 0) return "";
+  return right >= 3 * left ? fmt::format("{:.3g} times", right / left)
+                           : fmt::format("{:+.1f} %", 100 * (right / left - 1));
 }
 
 std::string inBrackets(const std::string &change) { return change.empty() ? "" : fmt::format(" ({})", change); }

@@ -77,7 +77,8 @@ Alternative alternativeOf(const Json &json) {
 Json collectiveJson(const CollectiveTotal &row) {
   Json tensors = Json::array();
   for (const planner::MovedTensor &tensor : row.tensors)
-    tensors.push_back({{"name", tensor.name}, {"alike", tensor.alike}, {"bytes", tensor.bytes}});
+    tensors.push_back(
+        {{"name", tensor.name}, {"alike", tensor.alike}, {"bytes", tensor.bytes}, {"shown", tensor.shown}});
   return {{"op", row.op},
           {"axes", row.axes},
           {"bytes", row.bytes},
@@ -87,16 +88,26 @@ Json collectiveJson(const CollectiveTotal &row) {
           {"forward_bytes", row.forwardBytes},
           {"backward_bytes", row.backwardBytes},
           {"why", row.why},
+          {"shown", row.shown},
           {"tensors", tensors},
           {"tensors_more", row.tensorsMore}};
 }
 
 CollectiveTotal collectiveOf(const Json &json) {
-  CollectiveTotal row{
-      json.at("op"),     json.at("axes"),          json.at("bytes"),          json.at("count"), json.at("seconds"),
-      json.at("hidden"), json.at("forward_bytes"), json.at("backward_bytes"), json.at("why"),   {}};
+  CollectiveTotal row{json.at("op"),
+                      json.at("axes"),
+                      json.at("bytes"),
+                      json.at("count"),
+                      json.at("seconds"),
+                      json.at("hidden"),
+                      json.at("forward_bytes"),
+                      json.at("backward_bytes"),
+                      json.at("why"),
+                      json.value("shown", json.at("why").get<std::string>()),
+                      {}};
   for (const Json &tensor : json.value("tensors", Json::array()))
-    row.tensors.push_back({tensor.at("name"), tensor.at("alike"), tensor.at("bytes")});
+    row.tensors.push_back(
+        {tensor.at("name"), tensor.at("alike"), tensor.at("bytes"), tensor.value("shown", tensor.at("name"))});
   row.tensorsMore = json.value("tensors_more", int64_t(0));
   return row;
 }

@@ -1,5 +1,7 @@
 // Traces and metrics of a run, read into the report's rows.
+#include "compiler/planner/explain/display_names.h"
 #include "compiler/report/measured.h"
+#include "compiler/report/pricing_source.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -65,7 +67,7 @@ struct StepSums {
 
 class TraceReader {
 public:
-  explicit TraceReader(const Report &report) : parts(report) {}
+  explicit TraceReader(const Report &report) : parts(report), names(problemOf(report)) {}
 
   void add(const json &trace) {
     int64_t first = -1;                                 // device of the file, whose begins tell how long steps take
@@ -114,9 +116,10 @@ private:
   void addCommand(StepSums &sums, const json &event, const json &arguments, double seconds) {
     ++sums.commands;
     if (arguments.contains("axes"))
-      sums.collectives[keyOf(arguments.at("kind"), arguments.at("axes"), arguments.value("why", ""))] += seconds;
+      sums.collectives[keyOf(arguments.at("kind"), arguments.at("axes"), firstOf(arguments.value("why", "")))] +=
+          seconds;
     else if (arguments.value("direction", "") == "send")
-      sums.collectives[keyOf("send", {"pp"}, arguments.value("why", ""))] += seconds;
+      sums.collectives[keyOf("send", {"pp"}, firstOf(arguments.value("why", "")))] += seconds;
     else if (!arguments.contains("direction") && event.at("tid") == 0) // a receive only waits
       sums.layers[parts.of(event.at("name"))] += seconds;
   }
@@ -158,14 +161,24 @@ private:
       sum.predicted += predicted, sum.measured += measured.collectives.back().measured;
     };
     for (const planner::CollectiveTotal &row : report.collectives) {
-      const CollectiveKey key = keyOf(row.op, row.axes, row.why);
+      const CollectiveKey key = keyOf(row.op, row.axes, firstOf(row.why));
       add(key, row.seconds), left.erase(key);
     }
     for (const CollectiveKey &key : left) add(key, 0);
     measured.sums.push_back(sum);
   }
 
+  // Repetitions share a row.
+  std::string firstOf(const std::string &why) const {
+    return names.replaced(why, [&](const std::string &name) { return names.firstOf(name); });
+  }
+  static planner::Problem problemOf(const Report &report) {
+    Result<PricingSource> source = unpackSource(report.source);
+    return source ? source->problem : planner::Problem();
+  }
+
   PartNames parts;
+  const planner::DisplayNames names;
   std::map<int64_t, StepSums> steps;
   std::map<int64_t, std::vector<double>> lengths; // of a step, in each file
   std::set<int64_t> devices;

@@ -114,12 +114,13 @@ bool runsBesideCompute(const plan::Fragment &fragment, int index) {
 // Sums by kind, axes and reason, over the programs of a pipeline's ranks.
 class PlannedCollectives {
 public:
-  PlannedCollectives(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh)
-      : plan(plan), cluster(cluster), mesh(mesh) {}
+  PlannedCollectives(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh,
+                     const planner::DisplayNames &names)
+      : plan(plan), cluster(cluster), mesh(mesh), sums(names) {}
 
-  std::vector<planner::CollectiveTotal> list(const planner::DisplayNames &names) {
+  std::vector<planner::CollectiveTotal> list() {
     for (int program = 0; program < plan.programs_size(); ++program) add(program);
-    return sums.list(plan.programs_size(), names);
+    return sums.list(plan.programs_size());
   }
 
 private:
@@ -199,7 +200,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   for (size_t rank = 0; rank < memory.size(); ++rank)
     nameHeldTensors(report.rankMemory[rank], plan, *mesh, int(rank), names);
   for (Stage &stage : report.stages) stage.memoryBytes = memory[memory.size() == 1 ? 0 : size_t(stage.rank)].total();
-  report.collectives = PlannedCollectives(plan, cluster, *mesh).list(names);
+  report.collectives = PlannedCollectives(plan, cluster, *mesh, names).list();
   report.collectivesArePlanned = true;
   report.commands = plannedCommands(plan);
 }

@@ -163,7 +163,11 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 
 std::string proofText(const ReportedProof &proof) {
   if (!proof.isProved) {
-    const std::string gap = proof.why.empty() ? "" : "not proved: " + proof.why;
+    constexpr size_t shown = 160; // a reason may have a long formula
+    const std::string why = proof.why.size() <= shown
+                                ? proof.why
+                                : proof.why.substr(0, shown) + " ... (`cleave verify --proof --details` has the rest)";
+    const std::string gap = why.empty() ? "" : "no proof was found, and nothing is known to be wrong: " + why;
     if (proof.verifiedSteps == 0) return gap;
     return fmt::format("verified by running: {} steps agree with the unsplit model's{}", proof.verifiedSteps,
                        gap.empty() ? "" : "; " + gap);

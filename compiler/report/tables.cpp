@@ -15,6 +15,7 @@ namespace {
 
 // A line ends before the word that would pass `width`; a longer word is cut, behind a comma if it has one.
 std::vector<std::string> linesOf(const std::string &text, size_t width) {
+  width = std::max<size_t>(width, 1);
   std::vector<std::string> lines(1);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(' ', begin), text.size());
@@ -104,7 +105,7 @@ std::vector<Row> collectiveRows(const Report &report) {
   std::vector<Row> rows = {{"collective", "over", "count", "bytes", "alone", "beside compute", "why"}};
   for (const planner::CollectiveTotal &row : report.collectives)
     rows.push_back({row.op, fmt::format("{}", fmt::join(row.axes, ",")), fmt::format("{}", row.count),
-                    formatBytes(row.bytes), formatSeconds(row.seconds), row.hidden ? "yes" : "no", row.why});
+                    formatBytes(row.bytes), formatSeconds(row.seconds), row.hidden ? "yes" : "no", row.shown});
   return rows;
 }
 
@@ -127,7 +128,7 @@ std::string movedTensors(const planner::CollectiveTotal &row, size_t shown) {
   std::string text;
   shown = std::min(shown, row.tensors.size());
   for (const planner::MovedTensor &tensor : row.tensors | std::views::take(shown))
-    text += (text.empty() ? "" : ", ") + tensor.name;
+    text += (text.empty() ? "" : ", ") + tensor.shown;
   const int64_t more = int64_t(row.tensors.size() - shown) + row.tensorsMore;
   return more > 0 ? text + fmt::format(" and {} more", more) : text;
 }
@@ -237,7 +238,10 @@ std::vector<Row> alternativeRows(const Report &report) {
     if (!row.mesh.axes.empty())
       rows.push_back({row.name, row.mesh.str(), row.schedule, fmt::format("{}", row.zero),
                       fmt::format("{}", row.microbatches), planner::name(row.recompute), formatSeconds(row.stepSeconds),
-                      formatBytes(row.memoryBytes), row.whyNot.empty() ? "as fast" : row.whyNot});
+                      formatBytes(row.memoryBytes),
+                      !row.fits            ? "does not fit"
+                      : row.whyNot.empty() ? "as fast"
+                                           : row.whyNot});
   }
   return rows;
 }

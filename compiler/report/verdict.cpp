@@ -42,6 +42,8 @@ std::string whyText(const Report &report, const planner::Alternative &row) {
   const double times = row.stepSeconds / report.predicted.stepSeconds;
   text += formatSeconds(row.stepSeconds) + " a step";
   if (times >= 2) return text + fmt::format(", {:.2g} times as long", times) + lossText(report, row);
+  if (times < 0.9995)
+    return text + fmt::format(", {:.1f} % faster, but not within what was asked for", 100 * (1 - times));
   if (times < 1.0005) return text + ", as fast; the choice is not slower";
   return text + fmt::format(", {:.1f} % slower", 100 * (times - 1)) + lossText(report, row);
 }
@@ -131,8 +133,10 @@ std::string flagsOf(const Report &report) {
 }
 
 std::string speedText(const Report &report) {
-  return fmt::format("{} TFLOP/s a device, {:.1f} % of its peak", formatNumber(report.predicted.tflopsPerDevice),
-                     100 * report.predicted.mfu);
+  const double tflops = report.predicted.tflopsPerDevice;
+  return fmt::format(
+      "{} {}FLOP/s a device, {} of its peak", formatNumber(tflops < 1 ? 1e3 * tflops : tflops), tflops < 1 ? "G" : "T",
+      report.predicted.mfu < 0.0005 ? "below 0.1 %" : fmt::format("{:.1f} %", 100 * report.predicted.mfu));
 }
 
 std::string rateText(const Report &report) {

@@ -35,7 +35,7 @@ void SplitOptions::add(CLI::App &command) {
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
   group->add_flag("--allow-repeated-work", split.allowRepeatedWork,
-                  "also a split in which devices compute the same, because nothing of the model divides by them");
+                  "also a split in which data parallel devices compute the same, because the batch does not divide");
   group->add_option("--split-at", split.splitAt, "\"GLOB\"[:before|after]: cut pipeline stages at a node; repeatable")
       ->take_all()
       ->expected(1);

@@ -40,8 +40,9 @@ public:
                              : fmt::format("step {}", metrics.step);
     line += fmt::format("  loss {:.4f}", metrics.loss);
     if (metrics.gradNorm) line += fmt::format("  grad norm {:.3g}", *metrics.gradNorm);
-    line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
-                        metrics.samplesPerSecond);
+    line += fmt::format("  lr {:.3g}  {}  {}", metrics.learningRate, report::formatSeconds(metrics.stepSeconds),
+                        metrics.tokensPerSecond > 0 ? report::formatNumber(metrics.tokensPerSecond) + " tokens/s"
+                                                    : report::formatNumber(metrics.samplesPerSecond) + " samples/s");
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
     meanSeconds += (metrics.stepSeconds - meanSeconds) / double(std::min<int64_t>(++steps, 50));
     if (terminal) fmt::print(stderr, "\r\033[K{}", fitting(timeLeft(metrics) + line));

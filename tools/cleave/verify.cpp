@@ -15,7 +15,7 @@ struct VerifyOptions {
   std::string plan;
   TrustOptions trust;
   runtime::CompareOptions compare;
-  bool onlyStatic = false, proves = false, json = false;
+  bool onlyStatic = false, proves = false, details = false, json = false;
 };
 
 int runProof(const VerifyOptions &options) {
@@ -23,7 +23,7 @@ int runProof(const VerifyOptions &options) {
   if (!plan) return fail(plan.status());
   auto proof = proof::prove(*plan);
   if (!proof) return fail(inputError(options.plan + ": " + proof.status().message()));
-  Status written = writeText("-", options.json ? proof->json() : proof->text());
+  Status written = writeText("-", options.json ? proof->json() : proof->text(options.details));
   if (!written) return fail(written);
   return proof->outcome == proof::Proof::Proved ? 0 : static_cast<int>(ErrorKind::RunFailed);
 }
@@ -57,6 +57,7 @@ void addVerify(CLI::App &app, int &status) {
   command->add_flag("--static", options->onlyStatic, "only checks that run nothing of the plan");
   command->add_flag("--proof", options->proves,
                     "prove it for all weights and data, on symbols: nothing of the plan runs");
+  command->add_flag("--details", options->details, "with --proof: the formulas of what is not proved in full");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");

@@ -374,7 +374,7 @@ Breakdown breakdown(const DecidedModel &decided) {
   TimeLedger ledger(decided);
   Breakdown result;
   result.time = ledger.list();
-  CollectiveSums sums;
+  CollectiveSums sums{DisplayNames(*decided.model.problem)};
   for (const ImpliedCollective &one : ledger.collectives) {
     addTo(sums, decided, one, (one.isHideable && ledger.hiddenPart > 0.5) || one.behindProducts > one.seconds / 2);
     result.hiddenBehindProducts += one.behindProducts;
@@ -397,7 +397,7 @@ Breakdown breakdown(const DecidedModel &decided) {
   backward.addTo(sums, "gradients pass to the stage before");
   const Setting &setting = decided.model.setting;
   const double ranks = double(setting.pp);
-  result.collectives = sums.list(ranks, DisplayNames(*decided.model.problem));
+  result.collectives = sums.list(ranks);
   result.tensorCollectives = sums.byTensor(ranks);
   result.hiddenBehindProducts /= ranks;
   double held = 0; // of all ranks

@@ -9,9 +9,10 @@ namespace cleave::planner {
 
 // A tensor that collectives move: a parameter, or what a node makes, or their gradients.
 struct MovedTensor {
-  std::string name;  // of the parameter or node, with its repetitions (display_names.h)
-  int64_t alike = 1; // in the whole model
-  double bytes = 0;  // of a step, all of them: part of CollectiveTotal::bytes
+  std::string name;       // of the parameter or node; of several alike in repeated blocks the first one's
+  int64_t alike = 1;      // in the whole model
+  double bytes = 0;       // of a step, all of them: part of CollectiveTotal::bytes
+  std::string shown = {}; // to people (display_names.h)
 };
 inline constexpr size_t mostMovedTensors = 8; // that a CollectiveTotal names
 
@@ -24,9 +25,10 @@ struct CollectiveTotal {
   double seconds = 0;                         // if nothing hid it
   bool hidden = false;                        // most of it, behind compute
   double forwardBytes = 0, backwardBytes = 0; // of `bytes`: in forward and in backward passes; the rest once a step
-  std::string why;
-  std::vector<MovedTensor> tensors; // with most bytes first
-  int64_t tensorsMore = 0;          // that are not named
+  std::string why;                            // of several repetitions the first one's
+  std::string shown = {};                     // the same to people (display_names.h)
+  std::vector<MovedTensor> tensors;           // with most bytes first
+  int64_t tensorsMore = 0;                    // that are not named
 };
 
 // One kind of collective that moves a tensor, or its gradient, in a step: on one device, of a pipeline the mean of its

@@ -5,7 +5,9 @@ namespace cleave::planner {
 
 void CollectiveSums::add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
                          const std::vector<MovedTensor> &tensors) {
-  Sum &sum = sums[{op, axes, why}];
+  auto firstOf = [&](const std::string &name) { return names.firstOf(name); };
+  Sum &sum = sums[{op, axes, names.replaced(why, firstOf)}];
+  sum.reasons.insert(why);
   sum.bytes += share.bytes;
   sum.seconds += share.seconds;
   sum.times += share.times;
@@ -28,18 +30,23 @@ std::vector<MovedTensor> CollectiveSums::Sum::shown(const DisplayNames &names, d
     one.bytes += tensor.bytes / ranks;
   }
   std::vector<MovedTensor> list;
-  for (const auto &[first, one] : together) list.push_back({names.of(one.name, one.alike), one.alike, one.bytes});
+  for (const auto &[first, one] : together)
+    list.push_back({one.name, one.alike, one.bytes, names.of(one.name, one.alike)});
   std::ranges::sort(list, [](const MovedTensor &a, const MovedTensor &b) {
     return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
   });
   return list;
 }
 
-std::vector<CollectiveTotal> CollectiveSums::list(double ranks, const DisplayNames &names) const {
+std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
   std::vector<CollectiveTotal> result;
   for (const auto &[key, sum] : sums) {
     CollectiveTotal &total = result.emplace_back();
     std::tie(total.op, total.axes, total.why) = key;
+    const bool isRepeated = sum.reasons.size() > 1;
+    if (!isRepeated) total.why = *sum.reasons.begin();
+    total.shown = names.replaced(
+        total.why, [&](const std::string &name) { return names.of(name, isRepeated ? names.repetitions(name) : 1); });
     total.bytes = sum.bytes / ranks;
     total.seconds = sum.seconds / ranks;
     total.count = std::max<int64_t>(1, int64_t(sum.times / ranks + 0.5));

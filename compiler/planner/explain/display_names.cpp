@@ -28,7 +28,7 @@ DisplayNames::DisplayNames(const Problem &problem) : repeats(problem.findRepeats
       if (!isParameter) continue;
       places.try_emplace(tensor.name, Place{i, int(read.size()) - 1});
       if (module.empty() && tensor.name.find('.') != std::string::npos) module = moduleOfParameter(tensor.name);
-      if (module != moduleOfParameter(tensor.name)) continue;
+      if (tensor.name.find('.') != std::string::npos && module != moduleOfParameter(tensor.name)) continue;
       const auto [known, isNew] = heaviest.try_emplace(module, i);
       if (!isNew && problem.nodes[size_t(known->second)].flops < node.flops) known->second = i;
     }
@@ -86,6 +86,24 @@ std::string DisplayNames::of(const std::string &name, int64_t alike) const {
 std::string DisplayNames::moduleOf(const std::string &node) const {
   const auto found = places.find(node);
   return found == places.end() || found->second.operand >= 0 ? "" : modules[size_t(found->second.node)];
+}
+
+int64_t DisplayNames::repetitions(const std::string &name) const {
+  const auto found = places.find(name);
+  return found == places.end() ? 1 : int64_t(repetitionsOf(found->second.node).size());
+}
+
+std::string DisplayNames::replaced(const std::string &text,
+                                   const std::function<std::string(const std::string &)> &shown) const {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t first = std::min(text.find_first_not_of(" (),", begin), text.size());
+    const size_t end = std::min(text.find_first_of(" (),", first), text.size());
+    const std::string word = text.substr(first, end - first);
+    out += text.substr(begin, first - begin) + (places.contains(word) ? shown(word) : word);
+    begin = end;
+  }
+  return out;
 }
 
 std::string DisplayNames::firstOf(const std::string &name) const {

@@ -5,6 +5,7 @@
 //   node_Mul_7, of which nothing is known                               node_Mul_7
 #pragma once
 #include "compiler/planner/problem/problem.h"
+#include <functional>
 #include <map>
 
 namespace cleave::planner {
@@ -21,6 +22,9 @@ public:
   std::string of(const std::string &name, int64_t alike = 1) const;
   // The same for all repetitions of a node or parameter: the name of the first.
   std::string firstOf(const std::string &name) const;
+  // A text with `shown(name)` in place of every word that names a node or a parameter.
+  std::string replaced(const std::string &text, const std::function<std::string(const std::string &)> &shown) const;
+  int64_t repetitions(const std::string &name) const;
 
 private:
   std::vector<std::string> nodeNames, nodes, modules; // by node; nodes: as they are shown

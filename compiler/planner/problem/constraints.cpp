@@ -281,7 +281,6 @@ constexpr Preset presets[] = {
     {"fsdp", layCopies, 3},
     {"hsdp", layShards, 3},
     {"megatron", layTensor, {}, TensorSplit::Megatron, {}, 1}, // Megatron-Core, with its distributed optimizer
-    {"megatron-2021", layTensor, {}, TensorSplit::Megatron},   // Narayanan et al. 2021
     {"megatron-sp", layTensor, {}, TensorSplit::Megatron},     // Korthikanti et al. 2022
     {"gpipe", layStages},                                      // Huang et al. 2019
     {"ulysses", laySequence, {}, TensorSplit::Searched},
@@ -289,6 +288,7 @@ constexpr Preset presets[] = {
     {"2d", layGrid, 3},
     {"2.5d", layGrid, 3},
     {"3d", layGrid, 3},
+    {"megatron-2021", layTensor, {}, TensorSplit::Megatron}, // Narayanan et al. 2021
     {"zero2-offload", layCopies, 2, TensorSplit::None,
      Offload::Optimizer}, // Ren et al. 2021: state in the hosts' memory
     {"zero3-offload", layCopies, 3, TensorSplit::None, Offload::Optimizer},

@@ -134,8 +134,7 @@ std::string memoryChart(const Report &report, const std::vector<planner::MemoryP
       "{}</figure>\n",
       report.deviceMemoryBytes > frame.mostY ? fmt::format("; a device has {}", formatBytes(report.deviceMemoryBytes))
                                              : "",
-      report.memoryIsPlanned ? "; its peak is not that of the compiled plan above, which shares memory better" : "",
-      legend, svg.take());
+      report.memoryIsPlanned ? "; the compiled plan above shares memory between more tensors" : "", legend, svg.take());
 }
 
 std::string alternativesChart(const Report &report) {

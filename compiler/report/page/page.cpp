@@ -68,8 +68,11 @@ std::string timeSection(const Report &report) {
                formatSeconds(predicted.exposedCommunicationSeconds)},
               {"bubble", "bubble", predicted.bubbleSeconds, formatSeconds(predicted.bubbleSeconds)},
               {"other", "other", other > 1e-9 ? other : 0, formatSeconds(other)}}) +
-         fmt::format("<p>{}; {}; {} of communication is hidden</p>\n", rateText(report), speedText(report),
-                     formatSeconds(predicted.hiddenCommunicationSeconds));
+         fmt::format(
+             "<p>{}; {}{}</p>\n", rateText(report), speedText(report),
+             predicted.hiddenCommunicationSeconds > 0
+                 ? fmt::format("; {} of communication is hidden", formatSeconds(predicted.hiddenCommunicationSeconds))
+                 : "");
 }
 
 double peakOf(const RankMemory &rank) {

@@ -112,6 +112,12 @@ addEventListener("focusin", ({ target }) => {
   if (target.matches(".scroll *:focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
 
+// Where a chart is wider than the screen, its choice is shown first.
+for (const point of document.querySelectorAll(".scroll .chosen")) {
+  const region = point.closest(".scroll"), [outer, inner] = [region.getBoundingClientRect(), point.getBoundingClientRect()];
+  region.scrollLeft = inner.left - outer.left - outer.width / 2;
+}
+
 for (const code of document.querySelectorAll("code.copy")) {
   const button = document.createElement("button");
   button.textContent = "copy";

@@ -361,14 +361,19 @@ Result<Proof> prove(const plan::Plan &plan, size_t most) {
 
 std::string Proof::firstGap() const { return gaps.empty() ? "" : told(gaps[0]); }
 
-std::string Proof::text() const {
+std::string Proof::text(bool hasDetails) const {
   std::string out;
   for (const Difference &d : differences) {
     out += fmt::format("REFUTED: {}{}\n  {}\n  plan:          {}\n  unsplit step:  {}\n", d.tensor,
                        d.program.empty() ? "" : " on devices of " + d.program, d.numbers, d.plan, d.reference);
     if (!d.command.empty()) out += fmt::format("  they part at:  {}\n", d.command);
   }
-  for (const Gap &gap : gaps) out += fmt::format("not proved: {}\n", told(gap));
+  constexpr size_t shown = 160; // a gap may have a long formula
+  for (const Gap &gap : gaps) {
+    const std::string text = told(gap);
+    out += fmt::format("not proved: {}\n",
+                       hasDetails || text.size() <= shown ? text : text.substr(0, shown) + " ... (--details)");
+  }
   switch (outcome) {
   case Proved:
     out +=

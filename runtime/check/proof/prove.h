@@ -30,13 +30,13 @@ struct Proof {
   // Proved or refuted with casts to 16 bits taken as the numbers they are made of: partial sums are rounded before they
   // are added, say, and the unsplit step rounds their sum.
   bool roundsElsewhere = false;
-  std::string text() const;
+  std::string text(bool hasDetails = false) const; // formulas of gaps in full
   std::string json() const;
   std::string firstGap() const; // "Softmax x: why"; "" where there is none
 };
 
-// `cleave compile` tries so many by itself: most small plans take fewer, and about a twentieth of its time.
-inline constexpr size_t fewExpressions = 30'000;
+// `cleave compile` tries so many by itself, which takes some five seconds: a GPT of twelve layers has 10 to 15 thousand.
+inline constexpr size_t fewExpressions = 150'000;
 
 // Where it takes more expressions than `most`, that is the gap. Error: a plan that the static verifier refuses, or
 // without a reference graph.

@@ -14,7 +14,7 @@ CORE_SHAPES = {"1.7": (24, 2048, 16), "7.1": (30, 4096, 32), "16": (32, 6144, 48
                "70": (84, 8192, 64), "119": (92, 10240, 80), "177": (96, 12288, 96), "314": (96, 16384, 128),
                "462": (112, 18432, 144)}
 VTRAIN_VOCABULARY = 51200
-# Profiles of docs/cluster.md: what the published runs ran.
+# Profiles of docs/reference/cluster.md: what the published runs ran.
 OLD, CORE = "megatron-2021", "megatron-core-2024"
 # 800 Gb/s between nodes of eight: a device's share.
 VTRAIN_NETWORK_GBPS = 100

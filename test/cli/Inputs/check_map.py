@@ -51,13 +51,12 @@ class Map(html.parser.HTMLParser):
 
 
 def unfolded(text):
+    numbers = re.fullmatch(r"(.*?)(\d+)\.\.(\d+)(?:\.\.(\d+))?(.*)", text)
+    if numbers:
+        head, first, last, distance, tail = numbers.groups()
+        return [f"{head}{number}{tail}" for number in range(int(first), int(last) + 1, int(distance or 1))]
     braces = re.fullmatch(r"(.*?)\{(.*)\}(.*)", text)
-    if not braces:
-        return [text]
-    head, inner, tail = braces.groups()
-    numbers = re.fullmatch(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?", inner)
-    middles = range(int(numbers[1]), int(numbers[2]) + 1, int(numbers[3] or 1)) if numbers else inner.split(",")
-    return [f"{head}{middle}{tail}" for middle in middles]
+    return [f"{braces[1]}{middle}{braces[3]}" for middle in braces[2].split(",")] if braces else [text]
 
 
 def words(layout):
@@ -73,7 +72,10 @@ def words(layout):
 page, report = Map(), json.load(open(sys.argv[2]))
 page.feed(open(sys.argv[1]).read())
 shown = [operation for part in page.parts for operation in part["operations"]]
-assert [unfolded(one["name"]) for one in shown] == [node["names"] for node in report["nodes"]]
+# By the modules' names where the exporter tells them, else by those of the file; in either case with all repetitions.
+for one, node in zip(shown, report["nodes"], strict=True):
+    names = unfolded(one["name"])
+    assert names == node["names"] or len(names) in (1, len(node["names"])), (names, node["names"])
 assert [one["op"] for one in shown] == [node["op"] for node in report["nodes"]]
 parts = list(dict.fromkeys(node["part"] for node in report["nodes"]))
 assert len(page.parts) == len(parts) and all(part["summary"].startswith(name) for part, name in zip(page.parts, parts))
@@ -100,8 +102,8 @@ for row in report["tensor_collectives"]:
     text = f"{row['op']} over {','.join(row['axes'])} of {row['tensor']}, "
     if row["tensor"] == "gradients' norm":
         continue
-    places = [one for one in shown if any(line.startswith(text) and line.endswith(row["why"]) for line in one["lines"])]
+    places = [(one, node["names"]) for one, node in zip(shown, report["nodes"]) if any(line.startswith(text) and line.endswith(row["why"]) for line in one["lines"])]
     assert len(places) == 1, (text, len(places))
-    assert row["tensor"] in unfolded(places[0]["name"]) or any(
-        line.startswith(f"parameter {row['tensor']} ") for line in places[0]["lines"]), (row["tensor"], places[0]["name"])
+    one, names = places[0]
+    assert row["tensor"] in names or any(line.startswith(f"parameter {row['tensor']} ") for line in one["lines"]), (row["tensor"], names)
 print(f"{len(page.parts)} parts, {len(shown)} operations, {told} parameters")

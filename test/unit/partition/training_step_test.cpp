@@ -129,6 +129,7 @@ std::vector<Case> cases() {
       };
       for (const char *preset : {"ddp", "zero1", "zero2", "zero3", "hsdp", "megatron", "megatron-2021"}) {
         std::string name = preset;
+        std::ranges::replace(name, '-', '_'); // as a test may be called
         planner::SplitFlags flags;
         flags.like = preset;
         add(name, "cpu:4", flags);

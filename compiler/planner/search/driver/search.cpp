@@ -136,12 +136,6 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   const std::string chosen = choosePreset(asked, presets, outcome);
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = chosen.empty() ? constraints.like : chosen;
-  if (const std::string repeated = repeatedWork(problem, decision);
-      !repeated.empty() && !constraints.acceptsRepeatedWork)
-    return Status{ErrorKind::NoFit,
-                  fmt::format("the best split of {} samples over {} devices is none: {}; take another batch or number "
-                              "of devices; --allow-repeated-work compiles it nevertheless",
-                              problem.batch, cluster.numDevices(), repeated)};
   addNotes(asked, outcome, decision);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());

@@ -43,11 +43,14 @@ Status SearchSpace::gather() {
   if (settings.empty())
     return {ErrorKind::Usage, fmt::format("no mesh of all {} devices of {} satisfies: {}", cluster.numDevices(),
                                           cluster.name, constraints.str())};
-  if (!settings[0].batchDivides && !constraints.acceptsRepeatedWork)
+  if (!settings[0].batchDivides && !constraints.acceptsRepeatedWork) {
+    const std::string devices = constraints.dp ? fmt::format("over dp={}", settings[0].dp * settings[0].fsdp)
+                                               : "over the data parallel devices of any mesh allowed";
     return {ErrorKind::NoFit,
-            fmt::format("the batch of {} does not divide over the data parallel devices of any mesh allowed, so that "
-                        "each would compute all of it (--allow-repeated-work compiles it nevertheless)",
-                        problem.batch)};
+            fmt::format("the batch of {} does not divide {}, so that each device would compute all of "
+                        "it (--allow-repeated-work compiles it nevertheless)",
+                        problem.batch, devices)};
+  }
   meshes = countMeshes(settings);
   const std::vector<Unit> &units = facts.structure->layout->units;
   Result<std::vector<int>> starts = pinnedStageStarts(problem, units, constraints);
