@@ -1,6 +1,5 @@
 // `--explain NODE`.
 #include "compiler/names/glob.h"
-#include "compiler/planner/explain/display_names.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include <algorithm>
@@ -145,8 +144,7 @@ Result<std::string> explain(const Report &report, const std::string &name) {
         found.emplace_back(&node.choice, *first);
     return found;
   };
-  Result<PricingSource> source = unpackSource(report.source);
-  const planner::DisplayNames display(source ? source->problem : planner::Problem());
+  const planner::DisplayNames display = displayNames(report.source);
   // By the model file's name, or as reports name it: "h.0.attn.c_attn", "h.0..11.attn.c_attn".
   auto isCalled = [&](const std::string &one) {
     return names::matchGlob(name, one) || names::matchGlob(name, display.of(one)) || display.moduleOf(one) == name;

@@ -1,5 +1,4 @@
 // Traces and metrics of a run, read into the report's rows.
-#include "compiler/planner/explain/display_names.h"
 #include "compiler/report/measured.h"
 #include "compiler/report/pricing_source.h"
 #include <algorithm>
@@ -67,7 +66,7 @@ struct StepSums {
 
 class TraceReader {
 public:
-  explicit TraceReader(const Report &report) : parts(report), names(problemOf(report)) {}
+  explicit TraceReader(const Report &report) : parts(report), names(displayNames(report.source)) {}
 
   void add(const json &trace) {
     int64_t first = -1;                                 // device of the file, whose begins tell how long steps take
@@ -171,10 +170,6 @@ private:
   // Repetitions share a row.
   std::string firstOf(const std::string &why) const {
     return names.replaced(why, [&](const std::string &name) { return names.firstOf(name); });
-  }
-  static planner::Problem problemOf(const Report &report) {
-    Result<PricingSource> source = unpackSource(report.source);
-    return source ? source->problem : planner::Problem();
   }
 
   PartNames parts;

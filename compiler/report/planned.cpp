@@ -194,8 +194,8 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   report.predicted.memory = *std::ranges::max_element(memory, {}, &planner::MemoryBreakdown::total);
   report.predicted.memory.host = host; // another device may have more there
   report.memoryIsPlanned = true;
-  Result<PricingSource> source = unpackSource(report.source);
-  const planner::DisplayNames names(source ? source->problem : planner::Problem());
+  report.tokensPerSample = plan.training().tokens_per_sample();
+  const planner::DisplayNames names = displayNames(report.source);
   report.rankMemory.resize(memory.size());
   for (size_t rank = 0; rank < memory.size(); ++rank)
     nameHeldTensors(report.rankMemory[rank], plan, *mesh, int(rank), names);

@@ -74,4 +74,9 @@ Result<PricingSource> unpackSource(const std::string &packed) {
   return PricingSource{std::move(*problem), std::move(*cluster)};
 }
 
+planner::DisplayNames displayNames(const std::string &packed) {
+  Result<PricingSource> source = unpackSource(packed);
+  return planner::DisplayNames(source ? source->problem : planner::Problem());
+}
+
 } // namespace cleave::report

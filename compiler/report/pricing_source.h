@@ -6,7 +6,7 @@
 //   Result<PricingSource> source = unpackSource(packed);      // source->problem.text() == problem.text()
 #pragma once
 #include "compiler/cluster/cluster.h"
-#include "compiler/planner/problem/problem.h"
+#include "compiler/planner/explain/display_names.h"
 #include "runtime/base/status.h"
 #include <string>
 
@@ -20,5 +20,7 @@ struct PricingSource {
 std::string packSource(const planner::Problem &problem, const planner::Cluster &cluster);
 // Errors: text that packSource did not write.
 Result<PricingSource> unpackSource(const std::string &packed);
+// Those of the problem; where packSource did not write the text, every name is itself.
+planner::DisplayNames displayNames(const std::string &packed);
 
 } // namespace cleave::report

@@ -134,17 +134,16 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   };
   if (auto decided = planner::decidedModel(problem, cluster, decision)) {
     if (!decided->model.lowers.empty()) report.lowerZero = decided->model.setting.lowerZero;
-    planner::Breakdown parts = planner::breakdown(*decided);
-    report.predicted.hiddenCommunicationSeconds += parts.hiddenBehindProducts;
-    report.contentionSeconds = parts.contention;
-    report.collectives = std::move(parts.collectives);
-    report.timeParts = std::move(parts.time);
-    report.tensorCollectives = std::move(parts.tensorCollectives);
-    const std::vector<std::string> partOfNode = planner::partsOfNodes(*decided);
+    planner::Breakdown breakdown = planner::breakdown(*decided);
+    report.predicted.hiddenCommunicationSeconds += breakdown.hiddenBehindProducts;
+    report.contentionSeconds = breakdown.contention;
+    report.collectives = std::move(breakdown.collectives);
+    report.timeParts = std::move(breakdown.time);
+    report.tensorCollectives = std::move(breakdown.tensorCollectives);
     std::map<std::string, size_t> indices;
     for (size_t i = 0; i < problem.nodes.size(); ++i) indices.emplace(problem.nodes[i].name, i);
     for (planner::NodeExplanation &choice : planner::explainAll(*decided)) {
-      const std::string &part = partOfNode[indices.at(choice.nodes[0])];
+      const std::string &part = breakdown.parts[indices.at(choice.nodes[0])];
       report.nodes.push_back({part, std::move(choice)});
     }
     planner::MemoryOverTime memory;

@@ -72,8 +72,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   Trust trust;
   trust.keys = options.trust_keys ? options.trust_keys : "";
   trust.code = options.trust_code != 0;
-  CLEAVE_ASSIGN_OR_RETURN(plan::Plan plan, readTrustedPlan(path, trust));
-  training.plan = std::move(plan);
+  CLEAVE_ASSIGN_OR_RETURN(training.plan, readTrustedPlan(path, trust));
   TrainOptions train;
   if (options.data) train.data = options.data;
   train.model = options.model ? options.model : "";
@@ -87,8 +86,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       if (!isStuck) tell(why.c_str(), of);
     };
   if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
-  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::create(training.plan, std::move(train)));
-  training.trainer = std::move(trainer);
+  CLEAVE_ASSIGN_OR_RETURN(training.trainer, Trainer::create(training.plan, std::move(train)));
   return Status::ok();
 }
 

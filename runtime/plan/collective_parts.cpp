@@ -74,8 +74,7 @@ PartRange ownPiece(const CollectivePart &part, int64_t members, int64_t self) {
 Result<CollectiveGroup> groupOf(const plan::Collective &collective, const dist::Mesh &mesh, int64_t device) {
   CollectiveGroup group{.members = mesh.group(device, axesOf(collective.axes()))};
   group.self = std::ranges::find(group.members, device) - group.members.begin();
-  CLEAVE_ASSIGN_OR_RETURN(std::vector<CollectivePart> parts, partsOf(collective, group.count()));
-  group.parts = std::move(parts);
+  CLEAVE_ASSIGN_OR_RETURN(group.parts, partsOf(collective, group.count()));
   return group;
 }
 

@@ -20,8 +20,7 @@ int64_t StepData::Feeds::samples() const {
 }
 
 Status StepData::open(const std::optional<std::string> &path) {
-  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::vector<Field>> found, fieldsOf(source));
-  fields = std::move(found);
+  CLEAVE_ASSIGN_OR_RETURN(fields, fieldsOf(source));
   CLEAVE_RETURN_IF_ERROR(openDataset(path));
   const size_t running = stepsOverlap(source) ? 3 : executor.prefetchesInputs() ? 2 : 1;
   for (const size_t count = running + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
@@ -29,8 +28,7 @@ Status StepData::open(const std::optional<std::string> &path) {
     stepFeeds.push_back(std::move(made));
   }
   if (!executor.has("evaluate")) return Status::ok();
-  CLEAVE_ASSIGN_OR_RETURN(Feeds made, makeFeeds("evaluate"));
-  evaluateFeeds = std::move(made);
+  CLEAVE_ASSIGN_OR_RETURN(evaluateFeeds, makeFeeds("evaluate"));
   return Status::ok();
 }
 

@@ -140,8 +140,7 @@ Status PlanTrainer::open() {
                                 .limits = options.limits,
                                 .tell = options.onNote,
                                 .onLost = options.onLost};
-  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> made, Executor::create(source, std::move(fabric), engineOptions));
-  engine = std::move(made);
+  CLEAVE_ASSIGN_OR_RETURN(engine, Executor::create(source, std::move(fabric), engineOptions));
   if (!engine->has("step")) return inputError("the plan has no routine 'step'");
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });

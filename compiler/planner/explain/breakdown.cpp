@@ -26,13 +26,45 @@ std::string commonModule(const DisplayNames &names, int first, int end) {
   return common;
 }
 
+// Repetitions of a block have one name. A recurring part without a weight is no block: halves of a norm that look
+// alike.
+std::vector<std::string> partsOfNodes(const DecidedModel &decided, const DisplayNames &names) {
+  const Problem &problem = *decided.model.problem;
+  const UnitLayout &layout = *decided.model.layout;
+  std::vector<std::string> parts(problem.nodes.size());
+  auto between = [&](int begin, int end) {
+    if (begin >= end) return;
+    auto flops = [&](int node) { return problem.nodes[size_t(node)].flops; };
+    const int largest = std::ranges::max(std::views::iota(begin, end), {}, flops);
+    const std::string &module = names.moduleOf(largest);
+    const std::string part = module.empty() ? "near " + names.ofNode(largest) : module;
+    for (int i = begin; i < end; ++i) parts[size_t(i)] = part;
+  };
+  int at = 0;
+  for (const Repeat &repeat : decided.facts->repeats) {
+    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
+    between(at, repeat.first);
+    std::vector<std::string> modules;
+    for (int first = repeat.first; first < repeat.end(); first += repeat.period)
+      modules.push_back(commonModule(names, first, first + repeat.period));
+    const bool areNamed = std::ranges::count(modules, "") == 0 && modules.front() != modules.back();
+    const std::string part = areNamed ? names::foldedNames(modules)
+                                      : fmt::format("{} blocks of {} operations from {}", repeat.count, repeat.period,
+                                                    names.ofNode(repeat.first));
+    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = part;
+    at = repeat.end();
+  }
+  between(at, int(problem.nodes.size()));
+  return parts;
+}
+
 // Goes through what a step of all ranks does, one operation, flow and parameter at a time, each with the recomputation
 // of its place.
 class TimeLedger {
 public:
-  explicit TimeLedger(const DecidedModel &decided)
+  TimeLedger(const DecidedModel &decided, const std::vector<std::string> &parts)
       : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
-        model(decided.model), parts(partsOfNodes(decided)), recomputeOfKind(size_t(model.layout->kinds)) {
+        model(decided.model), parts(parts), recomputeOfKind(size_t(model.layout->kinds)) {
     for (size_t u = 0; u < model.layout->units.size(); ++u)
       ++recomputeOfKind[size_t(model.layout->units[u].kind)][decided.plan.recompute[u]];
   }
@@ -234,8 +266,8 @@ private:
   const Problem &problem;
   const Decision &decision;
   const DecidedModel &decided;
-  SplitModel model; // with the recomputation of the node that is priced
-  std::vector<std::string> parts;
+  SplitModel model;                                      // with the recomputation of the node that is priced
+  const std::vector<std::string> &parts;                 // by node
   std::vector<std::map<Recompute, int>> recomputeOfKind; // units of each kind, by what they compute again
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;
@@ -337,44 +369,13 @@ private:
 
 } // namespace
 
-// Repetitions of a block have one name. A recurring part without a weight is no block: halves of a norm that look
-// alike.
-std::vector<std::string> partsOfNodes(const DecidedModel &decided) {
-  const Problem &problem = *decided.model.problem;
-  const UnitLayout &layout = *decided.model.layout;
-  const DisplayNames names(problem);
-  std::vector<std::string> parts(problem.nodes.size());
-  auto between = [&](int begin, int end) {
-    if (begin >= end) return;
-    auto flops = [&](int node) { return problem.nodes[size_t(node)].flops; };
-    const int largest = std::ranges::max(std::views::iota(begin, end), {}, flops);
-    const std::string &module = names.moduleOf(largest);
-    const std::string part = module.empty() ? "near " + names.ofNode(largest) : module;
-    for (int i = begin; i < end; ++i) parts[size_t(i)] = part;
-  };
-  int at = 0;
-  for (const Repeat &repeat : decided.facts->repeats) {
-    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
-    between(at, repeat.first);
-    std::vector<std::string> modules;
-    for (int first = repeat.first; first < repeat.end(); first += repeat.period)
-      modules.push_back(commonModule(names, first, first + repeat.period));
-    const bool areNamed = std::ranges::count(modules, "") == 0 && modules.front() != modules.back();
-    const std::string part = areNamed ? names::foldedNames(modules)
-                                      : fmt::format("{} blocks of {} operations from {}", repeat.count, repeat.period,
-                                                    names.ofNode(repeat.first));
-    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = part;
-    at = repeat.end();
-  }
-  between(at, int(problem.nodes.size()));
-  return parts;
-}
-
 Breakdown breakdown(const DecidedModel &decided) {
-  TimeLedger ledger(decided);
+  const DisplayNames names(*decided.model.problem);
   Breakdown result;
+  result.parts = partsOfNodes(decided, names);
+  TimeLedger ledger(decided, result.parts);
   result.time = ledger.list();
-  CollectiveSums sums{DisplayNames(*decided.model.problem)};
+  CollectiveSums sums(names);
   for (const ImpliedCollective &one : ledger.collectives) {
     addTo(sums, decided, one, (one.isHideable && ledger.hiddenPart > 0.5) || one.behindProducts > one.seconds / 2);
     result.hiddenBehindProducts += one.behindProducts;

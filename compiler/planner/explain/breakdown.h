@@ -55,6 +55,7 @@ struct TimePart {
 };
 
 struct Breakdown {
+  std::vector<std::string> parts; // of the model, by node: the names of TimePart::part
   std::vector<TimePart> time;
   std::vector<CollectiveTotal> collectives;        // that the decision implies, what takes longest first
   std::vector<TensorCollective> tensorCollectives; // the same by tensor
@@ -67,9 +68,6 @@ struct Breakdown {
   double contention = 0;
 };
 Breakdown breakdown(const DecidedModel &decided);
-
-// The part of the model that each node is in: the names of TimePart::part.
-std::vector<std::string> partsOfNodes(const DecidedModel &decided);
 
 // The step's time if one thing of the cluster were twice as good and the decision stayed the same.
 struct Sensitivity {

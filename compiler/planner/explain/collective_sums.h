@@ -1,6 +1,6 @@
 // The collectives of a step summed by kind, axes and reason: of a decision as it is estimated, or of a plan's commands.
 //
-//     CollectiveSums sums{DisplayNames(problem)};
+//     CollectiveSums sums(names);
 //     sums.add("all_reduce", {"dp"}, "gradients", {.bytes = 4e6, .seconds = 1e-3, .times = 12, .isBeside = true},
 //              {{"h.0.up.weight", 12, 4e6}});
 //     sums.list(4)      // means of 4 ranks, what takes longest first
@@ -15,7 +15,7 @@ namespace cleave::planner {
 
 class CollectiveSums {
 public:
-  explicit CollectiveSums(DisplayNames names) : names(std::move(names)) {}
+  explicit CollectiveSums(const DisplayNames &names) : names(names) {} // which outlive it
   struct Share {
     double bytes = 0, seconds = 0; // of all times together
     double times = 1;
@@ -36,7 +36,7 @@ private:
     std::vector<MovedTensor> shown(const DisplayNames &names, double ranks) const;
     std::set<std::string> reasons; // as they were given: alike but for the repetition
   };
-  const DisplayNames names;
+  const DisplayNames &names;
   std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums; // the reason with each name's first repetition
 };
 

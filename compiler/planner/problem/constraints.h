@@ -76,7 +76,7 @@ struct Constraints {
   // An expensive operation that can be split over tp is: devices asked for do not repeat each other's work to save a
   // collective. True: that is left to the costs.
   bool allowRedundantWork = false;
-  // Also a plan in which a mesh axis splits no expensive operation, so that its devices compute the same.
+  // Also a plan whose batch does not divide over the data parallel devices, so that each computes all of it.
   bool acceptsRepeatedWork = false;
 
   // Stages that --split-at or --balance ask for; 0: neither is given.

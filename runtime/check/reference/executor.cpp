@@ -130,8 +130,7 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
   const Function &function = found->second;
   std::map<int32_t, HostTensor> values;
   for (const plan::GraphInput &proto : function.proto->inputs()) {
-    CLEAVE_ASSIGN_OR_RETURN(HostTensor value, input(proto, inputs, host, microbatch));
-    values[proto.value()] = std::move(value);
+    CLEAVE_ASSIGN_OR_RETURN(values[proto.value()], input(proto, inputs, host, microbatch));
   }
   NamedTensors written;
   for (const Node &node : function.nodes) {

@@ -158,8 +158,7 @@ private:
       return inputError("the plan has no routine 'step'");
     CLEAVE_RETURN_IF_ERROR(take(lengthsOf(plan) - 1));
     CLEAVE_ASSIGN_OR_RETURN(auto mesh, meshOf(plan.mesh()));
-    CLEAVE_ASSIGN_OR_RETURN(auto made, Executor::create(plan, std::make_unique<LocalFabric>(mesh), {}));
-    executor = std::move(made);
+    CLEAVE_ASSIGN_OR_RETURN(executor, Executor::create(plan, std::make_unique<LocalFabric>(mesh), {}));
     WeightReader weights(plan, result.options.model, {.whole = result.options.checkWeights});
     for (const plan::Parameter &parameter : plan.parameters()) {
       for (int64_t device : executor->devices())

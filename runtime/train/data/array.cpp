@@ -97,8 +97,7 @@ Result<std::map<std::string, Array>> readArrays(const std::string &path) {
   std::map<std::string, Array> arrays;
   auto add = [&](std::string name, std::string_view bytes, std::shared_ptr<const void> storage) {
     if (name.size() > 4 && name.ends_with(".npy")) name.resize(name.size() - 4);
-    CLEAVE_ASSIGN_OR_RETURN(Array array, parseNpy(bytes, std::move(storage), path + ": '" + name + "'"));
-    arrays[name] = std::move(array);
+    CLEAVE_ASSIGN_OR_RETURN(arrays[name], parseNpy(bytes, std::move(storage), path + ": '" + name + "'"));
     return Status::ok();
   };
   CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(path));

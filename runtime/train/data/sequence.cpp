@@ -133,8 +133,7 @@ Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings,
 Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokenAt &tokenAt,
                       int64_t total, double trainSplit, DataSource &source) {
   auto training = static_cast<int64_t>(trainSplit * static_cast<double>(total));
-  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> train, makeSequences(settings, fields, tokenAt, 0, training));
-  source.train = std::move(train);
+  CLEAVE_ASSIGN_OR_RETURN(source.train, makeSequences(settings, fields, tokenAt, 0, training));
   source.filled = filledText(fields, settings.contents);
   if (training >= total) return Status::ok();
   Result<std::unique_ptr<Dataset>> evaluation = makeSequences(settings, fields, tokenAt, training, total);

@@ -36,8 +36,7 @@ Result<SafetensorsSet> SafetensorsSet::open(const std::string &path) {
   std::string place = path;
   CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(path));
   if (type == fs::file_type::directory) {
-    CLEAVE_ASSIGN_OR_RETURN(std::string found, inFolder(path));
-    place = std::move(found);
+    CLEAVE_ASSIGN_OR_RETURN(place, inFolder(path));
   }
   if (place.ends_with(".json")) {
     CLEAVE_RETURN_IF_ERROR(set.addIndex(place));

@@ -36,10 +36,10 @@ void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequen
                     first, cp, count > 1 ? fmt::format(" and of {} more like it", count - 1) : ""));
 }
 
-// Where nothing of the model divides by the tensor parallel devices all of them do the same. "": there is something.
-std::string repeatedWork(const Problem &problem, const Decision &decision) {
+// Where nothing of the model divides by the tensor parallel devices all of them do the same.
+void noteRepeatedWork(const Problem &problem, Decision &decision) {
   const int64_t tp = decision.mesh.axisSize("tp");
-  if (tp == 1) return "";
+  if (tp == 1) return;
   bool splitsAny = false, splitsProducts = false, hasProducts = false;
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const bool isSplit = std::ranges::any_of(
@@ -49,9 +49,9 @@ std::string repeatedWork(const Problem &problem, const Decision &decision) {
     splitsProducts |= isSplit && isProduct;
     hasProducts |= isProduct;
   }
-  if (hasProducts ? splitsProducts : splitsAny) return "";
-  return fmt::format("tp={} splits no {} of the model: its devices repeat each other's work", tp,
-                     hasProducts ? "product" : "operation");
+  if (hasProducts ? splitsProducts : splitsAny) return;
+  decision.notes.push_back(fmt::format("tp={} splits no {} of the model: its devices repeat each other's work", tp,
+                                       hasProducts ? "product" : "operation"));
 }
 
 // With devices of twice the memory everything may be chosen again: the least step time known of it.
@@ -97,8 +97,7 @@ void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decisio
                              "' (as in batch statistics): the search keeps the batch in one microbatch; with "
                              "--microbatches N only the samples of a microbatch meet");
   noteGatheredAttention(asked.problem, facts.sequence, *outcome.best->model, decision.notes);
-  if (const std::string repeated = repeatedWork(asked.problem, decision); !repeated.empty())
-    decision.notes.push_back(repeated);
+  noteRepeatedWork(asked.problem, decision);
 }
 
 // Presets, and the step time with twice the memory.
