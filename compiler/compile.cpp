@@ -361,11 +361,14 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_model_path(absolutePath(request.model));
   plan.set_model_digest(planned->pipeline->modelDigest());
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
-  CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> missing, runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, "", plan);
   for (const ShorterStep &step : *shorter) setRanges(step.inputs, runtime::shorterSuffix(step.length.length()), plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, planned->cluster);
+  if (!missing.empty())
+    compiled.report.notes.push_back(
+        fmt::format("the model's weights are not here: {}. `cleave run` needs them", fmt::join(missing, ", ")));
   plan.set_report_json(report::renderJson(compiled.report));
   return compiled;
 }

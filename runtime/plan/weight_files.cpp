@@ -66,13 +66,17 @@ Result<std::string> weightPath(const plan::Plan &plan, const std::string &model,
   return real.string();
 }
 
-Status recordWeightFiles(plan::Plan &plan, bool whole) {
+Result<std::vector<std::string>> recordWeightFiles(plan::Plan &plan, bool whole) {
+  std::vector<std::string> missing;
   Sources sources;
   for (const plan::Parameter &parameter : plan.parameters()) addSources(parameter, sources);
   for (const auto &[name, source] : sources) {
     CLEAVE_ASSIGN_OR_RETURN(std::string place, weightPath(plan, plan.model_path(), *source));
     CLEAVE_ASSIGN_OR_RETURN(const fs::file_type type, fileTypeOf(place));
-    if (type == fs::file_type::not_found) continue; // a plan can be made before its weights are
+    if (type == fs::file_type::not_found) {
+      missing.push_back(place);
+      continue;
+    }
     CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(place));
     const std::string_view bytes = file->bytes();
     plan::WeightFile &known = *plan.add_weight_files();
@@ -83,7 +87,7 @@ Status recordWeightFiles(plan::Plan &plan, bool whole) {
     known.set_sampled(sampledDigest(bytes));
     if (whole) known.set_whole(Digest().add(bytes).finish());
   }
-  return Status::ok();
+  return missing;
 }
 
 Status checkWeightFile(const plan::Plan &plan, const plan::Source &source, const std::string &place,

@@ -20,9 +20,9 @@ bool staysInFolder(const std::string &path);
 // folder of the model, or of the plan's checkpoint, by its path or by a link.
 Result<std::string> weightPath(const plan::Plan &plan, const std::string &model, const plan::Source &source);
 
-// Records the files of plan.model_path and plan.checkpoint_path that are there. `whole`: also the digest of all of
-// each. Error: one cannot be read.
-Status recordWeightFiles(plan::Plan &plan, bool whole);
+// Records the files of plan.model_path and plan.checkpoint_path that are there, and returns those that are not: a plan
+// can be made before its weights are. `whole`: also the digest of all of each. Error: one cannot be read.
+Result<std::vector<std::string>> recordWeightFiles(plan::Plan &plan, bool whole);
 
 struct WeightCheck {
   bool whole = false;                                 // compare all of each file

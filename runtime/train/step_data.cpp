@@ -14,6 +14,21 @@
 
 namespace cleave::runtime {
 
+Result<EvaluationPeriod> evaluationOf(const plan::Training &training, const DataSource &data) {
+  EvaluationPeriod period;
+  try {
+    const YAML::Node eval = YAML::Load(training.eval_yaml());
+    if (!eval.IsMap()) return period;
+    period = {eval["every"].as<int64_t>(0), eval["batches"].as<int64_t>(10)};
+  } catch (const YAML::Exception &error) {
+    return inputError(fmt::format("the plan's eval map is not valid: {}", error.what()));
+  }
+  if (period.every > 0 && !data.evaluation)
+    return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, or "
+                      "leave `eval` out");
+  return period;
+}
+
 int64_t StepData::Feeds::samples() const {
   auto found = std::ranges::find(inputs(), false, &Feed::withoutSamples);
   return found == inputs().end() ? 1 : found->samples;
@@ -54,11 +69,6 @@ std::string StepData::digest() const {
 Status StepData::openDataset(const std::optional<std::string> &path) {
   const plan::Training &training = source.training();
   try {
-    if (!training.eval_yaml().empty())
-      if (YAML::Node eval = YAML::Load(training.eval_yaml()); eval.IsMap()) {
-        evaluateEvery = eval["every"].as<int64_t>(0);
-        evaluateBatches = eval["batches"].as<int64_t>(10);
-      }
     if (training.data_yaml().empty() && !path) return Status::ok(); // the caller binds arrays
     CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
                             openData(training.data_yaml(), fields.back(), {path.value_or(""), training.seed()}));
@@ -73,14 +83,12 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
     bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
     if (train()->size() < 1) return inputError("the training data has no sample");
     if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
-    if (evaluateEvery > 0 && !data.back().evaluation)
-      return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, "
-                        "or leave `eval` out");
+    CLEAVE_ASSIGN_OR_RETURN(evaluation, evaluationOf(training, data.back()));
     SamplerOptions order{training.global_batch(), training.seed(), train()->shuffle(), dropLast};
     if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
     sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
   } catch (const YAML::Exception &error) {
-    return inputError(fmt::format("the plan's data or eval map is not valid: {}", error.what()));
+    return inputError(fmt::format("the plan's data map is not valid: {}", error.what()));
   }
   return Status::ok();
 }
@@ -342,7 +350,7 @@ Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step)
   int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
           runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
   int64_t batches =
-      std::max<int64_t>(1, std::min(evaluateBatches, data.back().evaluation->size() / std::max<int64_t>(1, batch)));
+      std::max<int64_t>(1, std::min(evaluation.batches, data.back().evaluation->size() / std::max<int64_t>(1, batch)));
   Sampler order(data.back().evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
   double sum = 0, weights = 0;
   for (int64_t run = 0; run < batches * runs; ++run) {

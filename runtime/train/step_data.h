@@ -18,6 +18,13 @@
 
 namespace cleave::runtime {
 
+// How often a training evaluates, and on how many batches; every = 0: never.
+struct EvaluationPeriod {
+  int64_t every = 0, batches = 10;
+};
+// Error: the recipe has `eval`, and no samples of the data are held out for it.
+Result<EvaluationPeriod> evaluationOf(const plan::Training &training, const DataSource &data);
+
 class StepData {
 public:
   StepData(const plan::Plan &plan, const Executor &executor) : source(plan), executor(executor) {}
@@ -32,8 +39,8 @@ public:
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
-  bool evaluates() const { return evaluateEvery > 0 && !data.empty() && data.back().evaluation; }
-  bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
+  bool evaluates() const { return evaluation.every > 0 && !data.empty() && data.back().evaluation; }
+  bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluation.every == 0; }
 
   // All samples of the step are read and checked. Error: names the step; the next call reads the same samples again.
   Status ready(int64_t step);
@@ -114,7 +121,7 @@ private:
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
   int64_t drawn = 0; // steps whose samples are taken
-  int64_t evaluateEvery = 0, evaluateBatches = 0;
+  EvaluationPeriod evaluation;
 };
 
 } // namespace cleave::runtime

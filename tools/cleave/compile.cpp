@@ -9,6 +9,7 @@
 #include "runtime/plan/verify/verify.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/settings.h"
+#include "runtime/train/step_data.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <filesystem>
@@ -114,6 +115,7 @@ Result<std::string> checkData(const plan::Plan &plan) {
   if (!fields) return fields.status();
   auto opened = runtime::openData(yaml, fields->back());
   if (!opened) return opened.status();
+  if (auto evaluation = runtime::evaluationOf(plan.training(), *opened); !evaluation) return evaluation.status();
   return opened->filled;
 }
 
@@ -181,14 +183,15 @@ int runCompile(const CompileOptions &options) {
   Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);
   std::FILE *beside = options.output == "-" ? stderr : stdout;
+  const int64_t devices = compiled->report.mesh.numDevices();
   if (options.json)
     written = writeText("-", report::renderJson(compiled->report));
   else
     print(beside,
-          fmt::format("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device{}\n", options.output,
-                      compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
-                      1e3 * compiled->report.predicted.stepSeconds,
-                      compiled->report.predicted.memory.total() / 1048576.0,
+          fmt::format("{}: {} for {}, predicted {} a step, {} a device{}\n", options.output,
+                      compiled->report.mesh.str(), devices == 1 ? "1 device" : fmt::format("{} devices", devices),
+                      report::formatSeconds(compiled->report.predicted.stepSeconds),
+                      report::formatBytes(compiled->report.predicted.memory.total()),
                       options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
   if (const auto &proof = compiled->report.proof; proof && !options.json)
     print(beside, report::proofText(*proof) + "\n");

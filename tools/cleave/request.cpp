@@ -3,6 +3,7 @@
 #include "runtime/base/printable.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
+#include "tools/cleave/terminal_line.h"
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -78,32 +79,15 @@ void RequestOptions::add(CLI::App &command) {
 
 namespace {
 
-// The search's state on standard error: one line that is written over on a terminal, else a line every few seconds.
-class ProgressLine {
-public:
-  void tell(const planner::SearchProgress &progress) {
-    constexpr double pause = 2; // seconds between plain lines, and before the first of either kind
-    if (progress.seconds < (isTerminal ? pause / 4 : told + pause)) return;
-    told = progress.seconds;
-    std::string best = progress.best > 0
-                           ? fmt::format("best {:.4g} s, at most {:.1f} % from the optimum", progress.best,
-                                         100 * (1 - std::min(1.0, progress.bound / progress.best)))
-                           : "no plan fits yet";
-    const std::string doing =
-        progress.doing.empty() ? fmt::format("{} settings left", progress.left) : runtime::printable(progress.doing);
-    fmt::print(stderr, "{}cleave: search {:.0f} s: {} priced, {}, {}{}", isTerminal ? "\r\033[K" : "", progress.seconds,
-               progress.candidates, doing, best, isTerminal ? "" : "\n");
-    if (isTerminal) std::fflush(stderr);
-    isOpen = isTerminal;
-  }
-  ~ProgressLine() {
-    if (isOpen) fmt::print(stderr, "\r\033[K");
-  }
-
-private:
-  bool isTerminal = isatty(STDERR_FILENO) != 0, isOpen = false;
-  double told = 0;
-};
+std::string describe(const planner::SearchProgress &progress) {
+  const std::string best = progress.best > 0
+                               ? fmt::format("best {:.4g} s, at most {:.1f} % from the optimum", progress.best,
+                                             100 * (1 - std::min(1.0, progress.bound / progress.best)))
+                               : "no plan fits yet";
+  const std::string doing =
+      progress.doing.empty() ? fmt::format("{} settings left", progress.left) : runtime::printable(progress.doing);
+  return fmt::format("cleave: search {:.0f} s: {} priced, {}, {}", progress.seconds, progress.candidates, doing, best);
+}
 
 } // namespace
 
@@ -112,8 +96,10 @@ planner::SearchOptions SplitOptions::search() const {
   options.top = top;
   options.seconds = searchSeconds;
   options.moves = searchMoves;
-  auto line = std::make_shared<ProgressLine>();
-  options.progress = [line](const planner::SearchProgress &progress) { line->tell(progress); };
+  auto line = std::make_shared<TerminalLine>();
+  options.progress = [line](const planner::SearchProgress &progress) {
+    line->tell([&] { return describe(progress); });
+  };
   return options;
 }
 

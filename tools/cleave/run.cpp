@@ -9,6 +9,7 @@
 #include "tools/cleave/restarts.h"
 #include "tools/cleave/run_summary.h"
 #include "tools/cleave/stop_signals.h"
+#include "tools/cleave/terminal_line.h"
 #include <charconv>
 #include <cmath>
 #include <csignal>
@@ -45,7 +46,7 @@ public:
                                                     : report::formatNumber(metrics.samplesPerSecond) + " samples/s");
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
     meanSeconds += (metrics.stepSeconds - meanSeconds) / double(std::min<int64_t>(++steps, 50));
-    if (terminal) fmt::print(stderr, "\r\033[K{}", fitting(timeLeft(metrics) + line));
+    if (terminal) fmt::print(stderr, "\r\033[K{}", TerminalLine::fitting(timeLeft(metrics) + line));
     if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) end();
     first = false;
   }
@@ -68,12 +69,6 @@ private:
     const int64_t left = std::llround(meanSeconds * double(metrics.steps - metrics.step));
     return left < 3600 ? fmt::format("{:02}:{:02} left  ", left / 60, left % 60)
                        : fmt::format("{}:{:02} h left  ", left / 3600, left / 60 % 60);
-  }
-  // As much of it as the terminal has columns for.
-  static std::string fitting(const std::string &text) {
-    winsize size{};
-    const bool knows = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-    return knows ? text.substr(0, size.ws_col - 1u) : text;
   }
   void end() {
     if (line.empty()) return;

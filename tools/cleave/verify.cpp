@@ -5,6 +5,7 @@
 #include "runtime/engine/executor/dry_run.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/terminal_line.h"
 #include <fmt/core.h>
 #include <memory>
 
@@ -41,7 +42,15 @@ int runVerify(const VerifyOptions &options) {
     if (options.json) fmt::print("{{\"static\": true}}\n");
     return 0;
   }
-  auto seen = runtime::comparePlan(*plan, options.compare);
+  TerminalLine line;
+  runtime::CompareOptions compare = options.compare;
+  compare.progress = [&](const runtime::CompareProgress &progress) {
+    line.tell([&] {
+      return fmt::format("cleave: step {} of {}, microbatch {}: the unsplit model in double precision, {:.0f} %",
+                         progress.step, progress.steps, progress.microbatch + 1, 100 * progress.done);
+    });
+  };
+  auto seen = runtime::comparePlan(*plan, compare);
   if (!seen) return fail(seen.status());
   Status written = writeText("-", options.json ? seen->json() : seen->text());
   if (!written) return fail(written);

@@ -14,11 +14,25 @@
 namespace cleave::tool {
 namespace {
 
+// "9.19.0" of 91900.
+std::string versionOf(size_t number) {
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+std::string driverVersion() {
+  auto library = runtime::cuda::openDriver();
+  int version = 0; // 12080 is 12.8
+  if (!library || (*library)->getVersion(&version) != 0) return "not found";
+  return fmt::format("driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
+}
+std::string ncclVersion() {
+  auto library = runtime::cuda::openNccl();
+  int version = 0;
+  return library && (*library)->getVersion(&version) == 0 ? versionOf(size_t(version)) : "not found";
+}
 std::string cudnnVersion() {
   auto library = runtime::cuda::openCudnn();
-  if (!library) return "not found";
-  const size_t version = (*library)->version(); // 91900 is 9.19.0
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return library ? versionOf((*library)->version()) : "not found";
 }
 
 } // namespace
@@ -35,8 +49,8 @@ std::vector<report::Row> versionFacts() {
       {"ONNX", fmt::format("{}, opsets {} to {}", ONNX_VERSION_STRING, import_::oldestOpset, import_::newestOpset)},
       {"oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch)},
       {"MPI", mpi ? *mpi : "not found"},
-      {"NVIDIA GPU", runtime::cuda::openDriver() ? "found" : "not found"},
-      {"NCCL", runtime::cuda::openNccl() ? "found" : "not found"},
+      {"NVIDIA GPU", driverVersion()},
+      {"NCCL", ncclVersion()},
       {"cuDNN", cudnnVersion()},
       {"ptxas", codegen::findPtxas().value_or("not found")},
       {"CPU", fmt::format("{}, {}", level > 1 ? fmt::format("x86-64-v{}", level) : "x86-64", runtime::cpuName())},

@@ -1,6 +1,7 @@
-// Contract: both operands are brought to [batch, m, k] and [batch, k, n] in doubles, multiplied row by row, and the
-// product is brought to the order of the result's indices.
+// Contract: both operands are brought to [batch, m, k] and [batch, k, n] in doubles, multiplied, and the product is
+// brought to the order of the result's indices.
 #include "runtime/check/reference/evaluation.h"
+#include "runtime/check/reference/matrix_product.h"
 #include <algorithm>
 
 namespace cleave::runtime {
@@ -9,21 +10,31 @@ namespace {
 bool holds(const Ints &list, int64_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
 
 // The elements of x (dimensions named `from`) in the order of the index names `to`.
-std::vector<double> reorder(const double *x, const Ints &shape, const Ints &from, const Ints &to) {
+void reorder(const double *x, const Ints &shape, const Ints &from, const Ints &to, double *y) {
   Ints strides = rowMajorStrides(shape), sizes, picked;
   for (int64_t name : to) {
     size_t d = std::find(from.begin(), from.end(), name) - from.begin();
     sizes.push_back(shape[d]);
     picked.push_back(strides[d]);
   }
-  std::vector<double> y(elementCount(sizes));
-  forEachIndex(sizes, [&](int64_t linear, const Ints &index) {
-    int64_t at = 0;
-    for (size_t d = 0; d < index.size(); ++d) at += index[d] * picked[d];
-    y[linear] = x[at];
-  });
-  return y;
+  copyStrided(reinterpret_cast<const std::byte *>(x), 0, picked, sizes, sizeof(double),
+              reinterpret_cast<std::byte *>(y));
 }
+
+// A copy in another order of its dimensions, where the order is another one.
+class Reordered {
+public:
+  Reordered(const HostTensor &x, const Ints &from, const Ints &to) : reals(x) {
+    if (from == to) return;
+    held.resize(static_cast<size_t>(x.elements()));
+    reorder(reals.data(), x.shape, from, to, held.data());
+  }
+  const double *data() const { return held.empty() ? reals.data() : held.data(); }
+
+private:
+  Reals reals;
+  std::vector<double> held;
+};
 
 HostTensor contract(const Evaluation &e) {
   const HostTensor &lhs = e.operand(0), &rhs = e.operand(1);
@@ -58,21 +69,21 @@ HostTensor contract(const Evaluation &e) {
     return all;
   };
   Ints productOrder = joined({&batch, &rows, &columns});
-  std::vector<double> a = reorder(Reals(lhs).data(), lhs.shape, left, joined({&batch, &rows, &summed}));
-  std::vector<double> b = reorder(Reals(rhs).data(), rhs.shape, right, joined({&batch, &summed, &columns}));
-  int64_t count = extent(batch), m = extent(rows), n = extent(columns), k = extent(summed);
-  std::vector<double> product(count * m * n, 0.0);
-  for (int64_t i = 0; i < count * m; ++i) {
-    double *row = product.data() + i * n;
-    const double *weights = a.data() + i * k, *block = b.data() + i / m * k * n;
-    for (int64_t l = 0; l < k; ++l)
-      for (int64_t j = 0; j < n; ++j) row[j] += weights[l] * block[l * n + j];
-  }
-  Ints productShape;
+  Reordered a(lhs, left, joined({&batch, &rows, &summed})), b(rhs, right, joined({&batch, &summed, &columns}));
+  Ints productShape, shape;
   for (int64_t name : productOrder) productShape.push_back(sizes.at(name));
-  Ints shape;
   for (int64_t name : out) shape.push_back(sizes.at(name));
-  return HostTensor::ofReals(e.type.dtype, shape, reorder(product.data(), productShape, productOrder, out));
+  TensorType type{e.type.dtype, shape};
+  RealResult result(type);
+  int64_t count = extent(batch), m = extent(rows), n = extent(columns), k = extent(summed);
+  if (productOrder == out) {
+    multiplyBatch(count, a.data(), b.data(), result.data(), m, n, k);
+  } else {
+    std::vector<double> product(static_cast<size_t>(count * m * n));
+    multiplyBatch(count, a.data(), b.data(), product.data(), m, n, k);
+    reorder(product.data(), productShape, productOrder, out, result.data());
+  }
+  return result.finish();
 }
 
 } // namespace

@@ -1,6 +1,7 @@
-// Convolutions and pools over any number of spatial dimensions. All three convolutions visit the same (input, weight,
-// output) triples and differ only in which of the three is added to.
+// Convolutions and pools over any number of spatial dimensions.
 #include "runtime/check/reference/evaluation.h"
+#include "runtime/check/reference/matrix_product.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -55,58 +56,113 @@ template <typename Visit> void forEachPosition(const Window &w, const Ints &tap,
   });
 }
 
-// visit(x offset, w offset, y offset) for every product of the convolution of x by w.
-template <typename Visit>
-void forEachProduct(const Evaluation &e, const Ints &xShape, const Ints &wShape, const Ints &yShape, Visit visit) {
-  e.check(xShape.size() >= 2 && wShape.size() == xShape.size(), "needs x and w of the same rank, at least 2");
-  Window w = window(e, xShape, {wShape.begin() + 2, wShape.end()});
-  int64_t groups = e.integer("groups"), channels = xShape[1], features = wShape[0];
-  e.check(groups > 0 && channels % groups == 0 && features % groups == 0 && wShape[1] == channels / groups,
-          "has channels that do not fit its groups");
-  Ints expected{xShape[0], features};
-  expected.insert(expected.end(), w.output.begin(), w.output.end());
-  e.check(yShape == expected, "has an output shape that does not fit");
-  int64_t xPlane = elementCount(w.input), yPlane = elementCount(w.output), taps = elementCount(w.kernel);
-  for (int64_t n = 0; n < xShape[0]; ++n)
-    for (int64_t o = 0; o < features; ++o)
-      for (int64_t c = 0; c < wShape[1]; ++c) {
-        int64_t x = (n * channels + o / (features / groups) * wShape[1] + c) * xPlane;
-        int64_t y = (n * features + o) * yPlane, weight = (o * wShape[1] + c) * taps;
-        forEachIndex(w.kernel, [&](int64_t tap, const Ints &position) {
-          forEachPosition(w, position, [&](int64_t in, int64_t out) { visit(x + in, weight + tap, y + out); });
-        });
-      }
-}
+// A convolution as products of matrices. For each sample and group, `unfolded` has a row for each channel and tap of
+// the kernel and a column for each output position: y = w unfolded(x), and both gradients are the transposed products.
+class Convolution {
+public:
+  Convolution(const Evaluation &e, const Ints &xShape, const Ints &wShape, const Ints &yShape) {
+    e.check(xShape.size() >= 2 && wShape.size() == xShape.size(), "needs x and w of the same rank, at least 2");
+    w = window(e, xShape, {wShape.begin() + 2, wShape.end()});
+    const int64_t groups = e.integer("groups");
+    e.check(groups > 0 && xShape[1] % groups == 0 && wShape[0] % groups == 0 && wShape[1] == xShape[1] / groups,
+            "has channels that do not fit its groups");
+    Ints expected{xShape[0], wShape[0]};
+    expected.insert(expected.end(), w.output.begin(), w.output.end());
+    e.check(yShape == expected, "has an output shape that does not fit");
+    samples = xShape[0], parts = groups, channels = wShape[1], features = wShape[0] / groups;
+    taps = elementCount(w.kernel), xPlane = elementCount(w.input), yPlane = elementCount(w.output);
+    unfolded.resize(static_cast<size_t>(channels * taps * yPlane));
+  }
+
+  // y = w unfolded(x)
+  void forward(const double *x, const double *weight, double *y) {
+    forEachPart([&](int64_t group, int64_t xAt, int64_t yAt) {
+      unfold(x + xAt);
+      multiply(weights(weight, group), columns(), {y + yAt, yPlane, 1}, features, yPlane, channels * taps);
+    });
+  }
+  // dx = fold(w' dy)
+  void gradInput(const double *dy, const double *weight, double *dx) {
+    forEachPart([&](int64_t group, int64_t xAt, int64_t yAt) {
+      multiply(weights(weight, group).transposed(), {dy + yAt, yPlane, 1}, {unfolded.data(), yPlane, 1},
+               channels * taps, yPlane, features);
+      fold(dx + xAt);
+    });
+  }
+  // dw = dy unfolded(x)', summed over samples
+  void gradWeight(const double *x, const double *dy, double *dw) {
+    forEachPart([&](int64_t group, int64_t xAt, int64_t yAt) {
+      unfold(x + xAt);
+      MatrixView<double> target{dw + group * features * channels * taps, channels * taps, 1};
+      multiply({dy + yAt, yPlane, 1}, columns().transposed(), target, features, channels * taps, yPlane, true);
+    });
+  }
+
+private:
+  template <typename Visit> void forEachPart(Visit visit) const {
+    for (int64_t part = 0; part < samples * parts; ++part)
+      visit(part % parts, part * channels * xPlane, part * features * yPlane);
+  }
+  MatrixView<const double> weights(const double *weight, int64_t group) const {
+    return {weight + group * features * channels * taps, channels * taps, 1};
+  }
+  MatrixView<const double> columns() const { return {unfolded.data(), yPlane, 1}; }
+
+  // visit(channel, tap, position of the tap) for every row of `unfolded`; a channel's rows are one thread's.
+  template <typename Visit> void forEachRow(Visit visit) const {
+    parallelFor(channels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c)
+        forEachIndex(w.kernel, [&](int64_t tap, const Ints &position) { visit(c, c * taps + tap, position); });
+    });
+  }
+  void unfold(const double *x) {
+    std::fill(unfolded.begin(), unfolded.end(), 0);
+    forEachRow([&](int64_t channel, int64_t row, const Ints &tap) {
+      double *to = unfolded.data() + row * yPlane;
+      forEachPosition(w, tap, [&](int64_t in, int64_t out) { to[out] = x[channel * xPlane + in]; });
+    });
+  }
+  void fold(double *x) const {
+    forEachRow([&](int64_t channel, int64_t row, const Ints &tap) {
+      const double *from = unfolded.data() + row * yPlane;
+      forEachPosition(w, tap, [&](int64_t in, int64_t out) { x[channel * xPlane + in] += from[out]; });
+    });
+  }
+
+  Window w;
+  int64_t samples = 0, parts = 0;           // parts: groups
+  int64_t channels = 0, features = 0;       // of one group
+  int64_t taps = 0, xPlane = 0, yPlane = 0; // elements of a kernel, of an input's and of an output's channel
+  std::vector<double> unfolded;
+};
 
 HostTensor conv(const Evaluation &e) {
   Reals x(e.operand(0)), w(e.operand(1));
   RealResult y(e.type);
-  double *out = y.data();
-  forEachProduct(e, e.operand(0).shape, e.operand(1).shape, e.type.shape,
-                 [&](int64_t i, int64_t k, int64_t o) { out[o] += x[i] * w[k]; });
+  Convolution(e, e.operand(0).shape, e.operand(1).shape, e.type.shape).forward(x.data(), w.data(), y.data());
   return y.finish();
 }
 HostTensor convGradInput(const Evaluation &e) {
   Reals dy(e.operand(0)), w(e.operand(1));
   RealResult dx(e.type);
-  double *out = dx.data();
-  forEachProduct(e, e.ints("input_shape"), e.operand(1).shape, e.operand(0).shape,
-                 [&](int64_t i, int64_t k, int64_t o) { out[i] += dy[o] * w[k]; });
+  Convolution(e, e.ints("input_shape"), e.operand(1).shape, e.operand(0).shape)
+      .gradInput(dy.data(), w.data(), dx.data());
   return dx.finish();
 }
 HostTensor convGradWeight(const Evaluation &e) {
   Reals x(e.operand(0)), dy(e.operand(1));
   RealResult dw(e.type);
-  double *out = dw.data();
-  forEachProduct(e, e.operand(0).shape, e.ints("weight_shape"), e.operand(1).shape,
-                 [&](int64_t i, int64_t k, int64_t o) { out[k] += x[i] * dy[o]; });
+  Convolution(e, e.operand(0).shape, e.ints("weight_shape"), e.operand(1).shape)
+      .gradWeight(x.data(), dy.data(), dw.data());
   return dw.finish();
 }
 
-// visit(plane's x offset, plane's y offset) for every sample and channel
+// visit(plane's x offset, plane's y offset) for every sample and channel, on all threads
 template <typename Visit> void forEachPlane(const Ints &shape, const Window &w, Visit visit) {
   int64_t xPlane = elementCount(w.input), yPlane = elementCount(w.output);
-  for (int64_t p = 0; p < shape[0] * shape[1]; ++p) visit(p * xPlane, p * yPlane);
+  parallelFor(shape[0] * shape[1], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) visit(p * xPlane, p * yPlane);
+  });
 }
 
 // For each output element of a plane the offset of its first maximum; -1 for a window wholly in the padding.

@@ -1,6 +1,7 @@
 // Elementwise operators: doubles for floats, 64-bit integers for the rest.
 #include "runtime/base/philox.h"
 #include "runtime/check/reference/evaluation.h"
+#include <algorithm>
 #include <cmath>
 
 namespace cleave::runtime {
@@ -57,7 +58,7 @@ HostTensor unary(const Evaluation &e) {
     Reals values(x);
     RealResult result(e.type);
     double *out = result.data();
-    for (int64_t i = 0; i < count; ++i) out[i] = meaning.real(values[i]);
+    forEachElement(count, [&](int64_t i) { out[i] = meaning.real(values[i]); });
     return result.finish();
   }
   e.check(meaning.integer, "is not defined for integers");
@@ -143,17 +144,17 @@ HostTensor binary(const Evaluation &e) {
     Reals left(a), right(b);
     RealResult result(e.type);
     double *out = result.data();
-    for (int64_t i = 0; i < count; ++i) out[i] = meaning.real(left[i], right[i]);
+    forEachElement(count, [&](int64_t i) { out[i] = meaning.real(left[i], right[i]); });
     return result.finish();
   }
   e.check(meaning.integer && !isFloat(b.dtype), "does not take these element types");
   std::vector<int64_t> left = a.integers(), right = b.integers();
   bool divides = e.op == "Div" || e.op == "Mod";
-  for (int64_t i = 0; i < count; ++i) {
-    e.check(!divides || right[i] != 0, "divides an integer by zero");
+  e.check(!divides || std::find(right.begin(), right.end(), 0) == right.end(), "divides an integer by zero");
+  forEachElement(count, [&](int64_t i) {
     left[i] =
         a.dtype == plan::U64 ? unsignedMeaning(e.op, left[i], right[i], meaning) : meaning.integer(left[i], right[i]);
-  }
+  });
   return HostTensor::ofIntegers(e.type.dtype, e.type.shape, left);
 }
 
@@ -166,7 +167,7 @@ HostTensor sum(const Evaluation &e) {
     double *out = result.data();
     for (const HostTensor *operand : e.operands) {
       Reals values(*operand);
-      for (int64_t i = 0; i < count; ++i) out[i] += values[i];
+      forEachElement(count, [&](int64_t i) { out[i] += values[i]; });
     }
     return result.finish();
   }
@@ -211,7 +212,7 @@ HostTensor iota(const Evaluation &e) {
   e.check(dim >= 0 && dim < int64_t(e.type.shape.size()), "counts along a dimension that does not exist");
   int64_t stride = rowMajorStrides(e.type.shape)[dim], size = e.type.shape[dim], count = elementCount(e.type.shape);
   std::vector<int64_t> values(count);
-  for (int64_t i = 0; i < count; ++i) values[i] = i / stride % size;
+  forEachElement(count, [&](int64_t i) { values[i] = i / stride % size; });
   HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
   result.setIntegers(values.data());
   return result;
@@ -223,8 +224,7 @@ HostTensor randomUniform(const Evaluation &e) {
   int64_t stream = e.integer("stream");
   RealResult result(e.type);
   double *out = result.data();
-  for (int64_t i = 0, count = elementCount(e.type.shape); i < count; ++i)
-    out[i] = philoxUniform(key[0], key[1], stream, i);
+  forEachElement(elementCount(e.type.shape), [&](int64_t i) { out[i] = philoxUniform(key[0], key[1], stream, i); });
   return result.finish();
 }
 

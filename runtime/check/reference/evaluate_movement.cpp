@@ -1,32 +1,39 @@
 // Operators that move elements: they copy bytes and know nothing of element types, except ScatterAdd and CumSum.
 #include "runtime/check/reference/evaluation.h"
+#include <algorithm>
 #include <cstring>
 
 namespace cleave::runtime {
+
 namespace {
 
-// result[i] = source[offset + sum i_d * strides[d]], elements of `bytes` bytes
+template <typename Element> void copyRow(const std::byte *source, int64_t step, int64_t count, std::byte *target) {
+  const auto *from = reinterpret_cast<const Element *>(source);
+  auto *to = reinterpret_cast<Element *>(target);
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+}
+
+} // namespace
+
 void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, const Ints &sizes, int64_t bytes,
                  std::byte *target) {
-  int64_t count = elementCount(sizes);
-  if (count == 0) return;
-  size_t rank = sizes.size();
-  if (rank == 0) {
-    std::memcpy(target, source + offset * bytes, bytes);
-    return;
-  }
-  int64_t row = sizes[rank - 1], step = strides[rank - 1];
-  Ints outer(sizes.begin(), sizes.end() - 1);
-  forEachIndex(outer, [&](int64_t linear, const Ints &index) {
-    int64_t from = offset;
-    for (size_t d = 0; d + 1 < rank; ++d) from += index[d] * strides[d];
-    std::byte *to = target + linear * row * bytes;
-    if (step == 1)
-      std::memcpy(to, source + from * bytes, row * bytes);
-    else
-      for (int64_t i = 0; i < row; ++i) std::memcpy(to + i * bytes, source + (from + i * step) * bytes, bytes);
+  if (elementCount(sizes) == 0) return;
+  const size_t outer = sizes.empty() ? 0 : sizes.size() - 1;
+  const int64_t row = sizes.empty() ? 1 : sizes.back(), step = sizes.empty() ? 1 : strides.back();
+  auto copy = bytes == 8   ? copyRow<uint64_t>
+              : bytes == 4 ? copyRow<uint32_t>
+              : bytes == 2 ? copyRow<uint16_t>
+                           : copyRow<uint8_t>;
+  parallelFor(elementCount(sizes) / row, std::max<int64_t>(1, elementsAtATime / row), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t from = offset, left = i;
+      for (size_t d = outer; d-- > 0; left /= sizes[d]) from += left % sizes[d] * strides[d];
+      copy(source + from * bytes, step, row, target + i * row * bytes);
+    }
   });
 }
+
+namespace {
 
 // Movement keeps values: the operand in the result's element type (F32 becomes F64 under Precision::Double).
 HostTensor operandAsResult(const Evaluation &e, size_t i) { return e.operand(i).converted(e.type.dtype); }

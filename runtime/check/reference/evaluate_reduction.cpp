@@ -1,29 +1,42 @@
 // ReduceSum, ReduceMax, ReduceMin over sorted axes that disappear.
 #include "runtime/check/reference/evaluation.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace cleave::runtime {
 namespace {
 
-// For each element of x, row-major, adds it to the result element it belongs to.
+constexpr int64_t outputsAtATime = 256;
+
+// y[kept] = combine(y[kept], x[kept, reduced]) for the elements of x in row-major order, on all threads.
 template <typename Wide, typename Combine>
 void reduceInto(const Evaluation &e, const Wide *x, const Ints &shape, Wide *y, Combine combine) {
-  std::vector<bool> reduced(shape.size(), false);
+  std::vector<bool> isReduced(shape.size(), false);
   for (int64_t axis : e.ints("axes")) {
     e.check(axis >= 0 && axis < int64_t(shape.size()), "has an axis out of range");
-    reduced[axis] = true;
+    isReduced[axis] = true;
   }
-  Ints kept;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (!reduced[d]) kept.push_back(shape[d]);
-  Ints keptStrides = rowMajorStrides(kept), strides(shape.size(), 0);
-  for (size_t d = 0, k = 0; d < shape.size(); ++d)
-    if (!reduced[d]) strides[d] = keptStrides[k++];
-  forEachIndex(shape, [&](int64_t linear, const Ints &index) {
-    int64_t to = 0;
-    for (size_t d = 0; d < shape.size(); ++d) to += index[d] * strides[d];
-    y[to] = combine(y[to], x[linear]);
+  const Ints strides = rowMajorStrides(shape);
+  Ints sizes[2], steps[2]; // of the kept dimensions and of the reduced ones
+  for (size_t d = 0; d < shape.size(); ++d) {
+    sizes[isReduced[d]].push_back(shape[d]);
+    steps[isReduced[d]].push_back(strides[d]);
+  }
+  auto offset = [&](const Ints &index, bool reduced) {
+    int64_t at = 0;
+    for (size_t d = 0; d < index.size(); ++d) at += index[d] * steps[reduced][d];
+    return at;
+  };
+  Ints starts(static_cast<size_t>(elementCount(sizes[0])));
+  forEachIndex(sizes[0], [&](int64_t linear, const Ints &index) { starts[linear] = offset(index, false); });
+  parallelFor(int64_t(starts.size()), outputsAtATime, [&](int64_t first, int64_t last) {
+    for (int64_t begin = first; begin < last; begin += outputsAtATime)
+      forEachIndex(sizes[1], [&](int64_t, const Ints &index) {
+        const Wide *from = x + offset(index, true);
+        for (int64_t i = begin, end = std::min(begin + outputsAtATime, last); i < end; ++i)
+          y[i] = combine(y[i], from[starts[i]]);
+      });
   });
 }
 

@@ -76,6 +76,10 @@ template <typename Visit> void forEachIndex(const std::vector<int64_t> &shape, V
   }
 }
 
+// target[i] = source[offset + sum i_d * strides[d]] for row-major i in `sizes`, elements of `bytes` bytes.
+void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, const Ints &sizes, int64_t bytes,
+                 std::byte *target);
+
 using EvaluateFunction = HostTensor (*)(const Evaluation &);
 using EvaluatorTable = std::map<std::string, EvaluateFunction>;
 void addElementwise(EvaluatorTable &table);

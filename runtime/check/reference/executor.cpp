@@ -128,15 +128,19 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
   auto found = functions.find(name);
   if (found == functions.end()) return inputError(fmt::format("the reference graph has no function '{}'", name));
   const Function &function = found->second;
-  std::map<int32_t, HostTensor> values;
+  std::map<int32_t, HostTensor> made;
+  std::map<int32_t, const HostTensor *> values; // `made`, state and constants
+  auto hold = [&](int32_t value, HostTensor tensor) { values[value] = &(made[value] = std::move(tensor)); };
   for (const plan::GraphInput &proto : function.proto->inputs()) {
-    CLEAVE_ASSIGN_OR_RETURN(values[proto.value()], input(proto, inputs, host, microbatch));
+    CLEAVE_ASSIGN_OR_RETURN(HostTensor given, input(proto, inputs, host, microbatch));
+    hold(proto.value(), std::move(given));
   }
   NamedTensors written;
   for (const Node &node : function.nodes) {
     const plan::GraphNode &proto = *node.proto;
+    if (progress) progress(microbatch, double(&node - function.nodes.data()) / double(function.nodes.size()));
     std::vector<const HostTensor *> operands;
-    for (int32_t operand : proto.operands()) operands.push_back(&values.at(operand));
+    for (int32_t operand : proto.operands()) operands.push_back(values.at(operand));
     if (proto.op() == "Read") {
       auto tensor = state.find(proto.symbol());
       if (tensor == state.end()) return inputError(fmt::format("parameter '{}' has no value", proto.symbol()));
@@ -144,22 +148,27 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
       if (tensor->second.shape != type.shape)
         return inputError(fmt::format("parameter '{}' is {}, the graph reads {}", proto.symbol(),
                                       describe(tensor->second.type()), describe(type)));
-      values[proto.results(0)] =
-          tensor->second.dtype == type.dtype ? tensor->second : tensor->second.converted(type.dtype);
+      if (tensor->second.dtype == type.dtype)
+        values[proto.results(0)] = &tensor->second;
+      else
+        hold(proto.results(0), tensor->second.converted(type.dtype));
     } else if (proto.op() == "Write") {
       written[proto.symbol()] = *operands[0];
     } else if (proto.op() == "Constant") {
-      values[proto.results(0)] = std::get<HostTensor>(node.attributes.at("value"));
+      values[proto.results(0)] = &std::get<HostTensor>(node.attributes.at("value"));
     } else {
       auto results = evaluate(proto.op(), operands, node.attributes, node.types, precision);
       if (!results) return runError(fmt::format("node '{}': {}", proto.name(), results.status().message()));
-      for (int i = 0; i < proto.results_size(); ++i) values[proto.results(i)] = std::move((*results)[i]);
+      for (int i = 0; i < proto.results_size(); ++i) hold(proto.results(i), std::move((*results)[i]));
     }
-    for (int32_t done : node.lastUses) values.erase(done);
+    for (int32_t done : node.lastUses) {
+      values.erase(done);
+      made.erase(done);
+    }
   }
-  for (auto &[symbol, tensor] : written) state[symbol] = std::move(tensor);
   NamedTensors outputs;
-  for (const plan::GraphOutput &output : function.proto->outputs()) outputs[output.name()] = values.at(output.value());
+  for (const plan::GraphOutput &output : function.proto->outputs()) outputs[output.name()] = *values.at(output.value());
+  for (auto &[symbol, tensor] : written) state[symbol] = std::move(tensor);
   return outputs;
 }
 

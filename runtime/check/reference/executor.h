@@ -11,6 +11,7 @@
 #pragma once
 #include "graph.pb.h"
 #include "runtime/check/reference/evaluator.h"
+#include <functional>
 #include <memory>
 
 namespace cleave::runtime {
@@ -39,6 +40,9 @@ public:
   // Persistent tensors by name. `stateTypes` lists what the graph reads and writes.
   NamedTensors state;
   std::map<std::string, TensorType> stateTypes() const;
+
+  // Told before each node: the microbatch, and the share of the function's nodes that are done.
+  std::function<void(int64_t microbatch, double done)> progress;
 
   // Runs one function ("final", "accumulate", "count", "evaluate"); its outputs by name. Reads see the state before the
   // call, writes take effect at its end. Key of random numbers: seed, and step + microbatch * 2^32.

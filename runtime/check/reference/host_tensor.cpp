@@ -49,15 +49,17 @@ template <typename Wide> std::vector<Wide> widen(const HostTensor &t) {
   std::vector<Wide> out(count);
   bool plain = visitElementType(t.dtype, [&](auto zero) {
     const auto *from = t.as<decltype(zero)>();
-    for (int64_t i = 0; i < count; ++i) {
+    forEachElement(count, [&](int64_t i) {
       if constexpr (std::is_same_v<Wide, int64_t>)
         out[i] = toInteger<int64_t>(from[i]);
       else
         out[i] = static_cast<Wide>(from[i]);
-    }
+    });
   });
-  for (int64_t i = 0; i < count && !plain; ++i)
+  if (plain) return out;
+  forEachElement(count, [&](int64_t i) {
     out[i] = static_cast<Wide>(loadFloat(t.dtype, t.as<std::byte>() + i * byteSize(t.dtype)));
+  });
   return out;
 }
 
@@ -66,18 +68,18 @@ template <typename Wide> void narrow(HostTensor &t, const Wide *values) {
   auto store = [&](auto zero) {
     using Element = decltype(zero);
     auto *to = t.as<Element>();
-    for (int64_t i = 0; i < count; ++i) {
+    forEachElement(count, [&](int64_t i) {
       if constexpr (std::is_floating_point_v<Element>)
         to[i] = static_cast<Element>(values[i]);
       else
         to[i] = t.dtype == plan::BOOL ? values[i] != 0 : toInteger<Element>(values[i]);
-    }
+    });
   };
   if (visitElementType(t.dtype, store)) return;
-  for (int64_t i = 0; i < count; ++i) {
+  forEachElement(count, [&](int64_t i) {
     const auto value = static_cast<double>(values[i]);
     storeFloat(t.dtype, t.dtype == plan::BF16 ? roundedToOdd(value) : value, t.as<std::byte>() + i * byteSize(t.dtype));
-  }
+  });
 }
 } // namespace
 

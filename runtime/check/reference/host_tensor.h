@@ -6,6 +6,7 @@
 // Elements are row-major and dense; BOOL is one byte, 0 or 1.
 #pragma once
 #include "runtime/base/boxes.h"
+#include "runtime/base/threads/parallel.h"
 #include "runtime/plan/dtype.h"
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,15 @@
 
 namespace cleave::runtime {
 using plan::DType;
+
+// Elements that one thread takes at a time.
+constexpr int64_t elementsAtATime = 16384;
+// visit(i) for i of [0, count) on all threads.
+template <typename Visit> void forEachElement(int64_t count, Visit visit) {
+  parallelFor(count, elementsAtATime, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) visit(i);
+  });
+}
 
 struct TensorType {
   DType dtype = plan::DTYPE_INVALID;

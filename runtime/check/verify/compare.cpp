@@ -1,6 +1,8 @@
 #include "runtime/check/verify/compare.h"
 #include "graph.pb.h"
 #include "runtime/base/philox.h"
+#include "runtime/base/threads/parallel.h"
+#include "runtime/base/threads/thread_count.h"
 #include "runtime/check/reference/executor.h"
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/executor/executor.h"
@@ -189,6 +191,10 @@ private:
     if (!graph.ParseFromString(bytes)) return inputError("the plan's reference graph is damaged");
     CLEAVE_ASSIGN_OR_RETURN(auto created, ReferenceExecutor::create(std::move(graph), precision));
     reference = std::make_unique<ReferenceExecutor>(std::move(created));
+    if (result.options.progress)
+      reference->progress = [this](int64_t microbatch, double done) {
+        result.options.progress({current, result.options.steps, microbatch, done});
+      };
     return Status::ok();
   }
 
@@ -235,6 +241,7 @@ private:
   }
 
   Status runStep(int64_t step) {
+    current = step;
     const size_t count = lengthsOf(plan);
     CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
     CLEAVE_RETURN_IF_ERROR(takeState());
@@ -365,6 +372,7 @@ private:
   size_t length = 0;                                // of its samples: which of the plan's
   std::unique_ptr<Executor> executor;
   std::unique_ptr<ReferenceExecutor> exact, rounded; // in doubles; with every result rounded to float32
+  int64_t current = 1;                               // step
   int64_t skipped = 0;
   bool isFilled = false; // forwards of the next step are done
 };
@@ -372,6 +380,8 @@ private:
 } // namespace
 
 Result<Comparison> comparePlan(const plan::Plan &plan, const CompareOptions &options) {
+  CallersThreads callers; // of the unsplit model's loops; those of the plan's devices are their own
+  setThreads(threadsOfProcess());
   return Comparer(plan, options).run();
 }
 

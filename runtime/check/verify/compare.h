@@ -17,10 +17,17 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/base/status.h"
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace cleave::runtime {
+
+// Where the unsplit model is.
+struct CompareProgress {
+  int64_t step = 1, steps = 1, microbatch = 0; // steps are counted from 1
+  double done = 0;                             // share of the microbatch's operators
+};
 
 struct CompareOptions {
   // 0: two, one of each length of samples, or three where steps run into each other: of the third a part is computed,
@@ -31,6 +38,7 @@ struct CompareOptions {
   double lossTolerance = 1e-4;   // relative
   double normTolerance = 1e-3;   // relative, of the gradient norm
   double tensorTolerance = 1e-3; // difference's L2 norm over the tensor's
+  std::function<void(const CompareProgress &)> progress;
 };
 
 struct StepComparison {

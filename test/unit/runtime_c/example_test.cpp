@@ -57,7 +57,10 @@ TEST_F(RuntimeC, TrainsSnapshotsAndResumesBitForBit) {
 
 TEST_F(RuntimeC, LeavesTheOpenMpOfItsHostAlone) {
   int status = 0;
-  std::string out = shell(std::string(RUNTIME_C_OPENMP) + " " + path() + " 4", status);
+  // ThreadSanitizer does not see how the threads of libgomp, which is not built for it, wait for each other.
+  std::string out = shell("TSAN_OPTIONS=$TSAN_OPTIONS:ignore_noninstrumented_modules=1 " +
+                              std::string(RUNTIME_C_OPENMP) + " " + path() + " 4",
+                          status);
   EXPECT_EQ(status, 0) << out;
 }
 

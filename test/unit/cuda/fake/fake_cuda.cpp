@@ -143,6 +143,7 @@ void fake_cuda_reset() {
 }
 
 int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int *version) { return *version = 12080, 0; }
 int cuGetErrorName(int error, const char **name) {
   *name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"

@@ -83,6 +83,7 @@ enum : int {
 // FUNCTION(member, symbol, parameters); all return CUresult.
 #define CLEAVE_DRIVER_FUNCTIONS(FUNCTION)                                                                              \
   FUNCTION(init, cuInit, (unsigned flags))                                                                             \
+  FUNCTION(getVersion, cuDriverGetVersion, (int *version))                                                             \
   FUNCTION(getErrorName, cuGetErrorName, (int error, const char **name))                                               \
   FUNCTION(getErrorString, cuGetErrorString, (int error, const char **text))                                           \
   FUNCTION(deviceGetCount, cuDeviceGetCount, (int *count))                                                             \

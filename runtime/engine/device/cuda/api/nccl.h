@@ -30,6 +30,7 @@ enum : int {
 
 // FUNCTION(member, symbol, parameters); all return ncclResult_t.
 #define CLEAVE_NCCL_FUNCTIONS(FUNCTION)                                                                                \
+  FUNCTION(getVersion, ncclGetVersion, (int *version))                                                                 \
   FUNCTION(getUniqueId, ncclGetUniqueId, (NcclId * id))                                                                \
   FUNCTION(initRank, ncclCommInitRankConfig, (NcclComm * comm, int ranks, NcclId id, int rank, void *config))          \
   FUNCTION(split, ncclCommSplit, (NcclComm comm, int color, int key, NcclComm *made, void *config))                    \
