@@ -13,7 +13,7 @@ from cleave.reports import Comparison, Report
 CHECKED_PARAMETERS = 50_000_000  # modules up to this size are checked unless check=False: seconds, and five copies in memory
 
 
-def _exported(model, example, folder):
+def _exported(model, example, weights, folder):
     """The path of an ONNX model; a torch module is exported, with a batch that the recipe chooses."""
     if isinstance(model, (str, os.PathLike)):
         return model
@@ -23,7 +23,7 @@ def _exported(model, example, folder):
     if example is None:
         raise CleaveError("a torch module needs `example`: a tuple of inputs to export it with", 2)
     path = pathlib.Path(folder, "model.onnx")
-    export(model, example, path)
+    export(model, example, path, weights=weights)
     return path
 
 
@@ -79,17 +79,20 @@ class Plan:
         return f"cleave.Plan({str(self.path)!r})"
 
 
-def compile(model, recipe, cluster, path=None, example=None, check=None, **split):
+def compile(model, recipe, cluster, path=None, example=None, check=None, weights=True, **split):
     """A plan of `model` (a path, or a torch module with `example` inputs) for a cluster.
 
     recipe: a path or a dictionary. path: the plan's file, and a torch module's .onnx beside it; without one both lie in a
     temporary folder. check: whether one step of an exported module is compared with PyTorch's (check_import); without it
-    for modules below 50 million parameters. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
+    for modules below 50 million parameters. weights=False: export the module without its weights, which cannot be checked; a
+    run then needs a recipe with `init`. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
     """
     folder = None if path else tempfile.TemporaryDirectory(prefix="cleave-")
     path = pathlib.Path(path or pathlib.Path(folder.name, "model.plan"))
-    file, result, failure = _exported(model, example, path.parent), None, None
-    if file is not model and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
+    if check and not weights:
+        raise CleaveError("check=True computes a step of the module, and weights=False leaves its weights out", 2)
+    file, result, failure = _exported(model, example, weights, path.parent), None, None
+    if file is not model and weights and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
         result, failure = _import_check(model, example, file, recipe)
     with tempfile.TemporaryDirectory() as scratch:
         run_tool("compile", file, "--recipe", _recipe(recipe, scratch), "--cluster", cluster, "-o", path,
@@ -103,10 +106,11 @@ def _parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def estimate(model, recipe, cluster, example=None, **split):
-    """The Report of the best split, without compiling; of several clusters a Comparison."""
+def estimate(model, recipe, cluster, example=None, weights=True, **split):
+    """The Report of the best split, without compiling; of several clusters a Comparison. `model`, `example` and `weights` are
+    those of `compile`."""
     with tempfile.TemporaryDirectory() as scratch:
-        model, recipe = _exported(model, example, scratch), _recipe(recipe, scratch)
+        model, recipe = _exported(model, example, weights, scratch), _recipe(recipe, scratch)
         clusters = [cluster] if isinstance(cluster, (str, os.PathLike)) else list(cluster)
         text = run_tool("estimate", model, *clusters[1:], "--recipe", recipe, "--cluster", clusters[0], "--json",
                         *_flags(split))

@@ -4,7 +4,7 @@ import json
 import pathlib
 import tempfile
 
-from cleave._tool import run_tool
+from cleave._tool import CleaveError, run_tool
 from cleave._whole import whole
 
 
@@ -65,7 +65,7 @@ class Comparison:
         try:
             import pandas
         except ImportError:
-            raise ImportError("to_pandas() needs pandas; `rows` and `columns` have the same without it") from None
+            raise CleaveError("to_pandas() needs pandas; `rows` and `columns` have the same without it", 2) from None
         return pandas.DataFrame(self.rows, columns=self.columns)
 
     def __str__(self):

@@ -171,7 +171,13 @@ class Trainer:
 def load_into(module, snapshots, strict=True, **options):
     """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
     from cleave.compiling import _flags
-    from safetensors.torch import load_file
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise CleaveError(f"load_into() needs torch and safetensors: {error}", 2) from None
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
+                          "without_weights()", 2)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))

@@ -30,6 +30,28 @@ class NormTwice(nn.Module):
         return self.head(torch.tanh(self.body(x)) * self.body(2 * x + 1))
 
 
+class Reads(nn.Module):
+    """Python reads a number in `read`."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.fc, self.scale, self.read = nn.Linear(4, 4), nn.Parameter(torch.ones(())), read
+
+    def forward(self, x):
+        return self.fc(x) if self.read(self, x) else -self.fc(x)
+
+
+def part_of(x):
+    rows = torch.zeros(3)
+    rows[0] = x.sum()
+    return rows[0]
+
+
+# What a trace would keep of the example, and what it may keep: sizes and constants.
+READS = [lambda module, x: bool(x.sum() > 0), lambda module, x: x.mean().item() > 0, lambda module, x: x.tolist()[0][0] > 0,
+         lambda module, x: x.numpy().max() > 0, lambda module, x: torch.equal(x, x + 1), lambda module, x: bool(module.scale > 0),
+         lambda module, x: bool(part_of(x) > 0)]
+CONSTANTS = [lambda module, x: x.size(1) > 2, lambda module, x: torch.ones(3).sum() > 2]
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}}
 ROWS = torch.zeros(2, 3, dtype=torch.int64)
 CASES = [(hooked, torch.zeros(2, 4), "0.weight: has a gradient hook"),
@@ -51,6 +73,16 @@ def main():
         if expected not in told:
             failed += 1
             print(f"expected {expected!r}: {told}")
+    for read in READS + CONSTANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                told = cleave.export(Reads(read), torch.ones(2, 4), f"{folder}/m.onnx", exporter="torchscript")["exporter"]
+            except cleave.CleaveError as error:
+                told = str(error)
+        line = f"{__file__}:{read.__code__.co_firstlineno}: `"
+        if (line in told and "reads numbers of data" in told) != (read in READS) or read in CONSTANTS and "torchscript" not in told:
+            failed += 1
+            print(f"read in line {line}: {told}")
     torch.manual_seed(0)
     cleave.compile(NormTwice(), RECIPE, "cpu:1", example=torch.randn(8, 8))  # compares gradients and statistics with the module's
     print(f"refusals: {'as expected' if not failed else f'{failed} differ'}")

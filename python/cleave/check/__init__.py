@@ -52,6 +52,8 @@ def check_import(module, model_or_plan, batch=None, recipe=None, *, example=None
         raise CleaveError(f"a check needs torch and onnx: {error}", 2) from None
     if not isinstance(module, torch.nn.Module):
         raise CleaveError(f"a torch.nn.Module is checked, not {type(module).__name__}", 2)
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise CleaveError("a check computes a step of the module, whose weights are on the meta device and have no numbers", 2)
     from cleave.check.checking import Checking
     return Checking(module, model_or_plan, recipe, example, size).run(batch, _matcher(accept))
 

@@ -9,9 +9,11 @@ import logging
 import warnings
 
 import torch
+from onnxscript import ir
 
 from cleave.export.attention import PlainAttention
 from cleave.export.masks import write_masks_as_dropouts
+from cleave.export.weightless import has_numbers
 
 aten = torch.ops.aten
 TRAINING_NORMS = {"_native_batch_norm_legit_functional", "native_batch_norm", "cudnn_batch_norm", "batch_norm",
@@ -60,11 +62,25 @@ def batches(program):
 
 def translated(program, path):
     """Writes the program's ONNX graph, with external data where it is large. Returns the program as it was written."""
-    size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
+    tensors = list(program.state_dict.values())
     with quiet():
         written = torch.onnx.export(program, (), dynamo=True, optimize=False, verbose=False)
-        written.save(str(path), external_data=size > 1.5e9)
+        if all(map(has_numbers, tensors)):
+            written.save(str(path), external_data=sum(tensor.numel() * tensor.element_size() for tensor in tensors) > 1.5e9)
+        else:
+            _leave_out_weights(written.model, f"{path.name}.weights-left-out")
+            ir.save(written.model, str(path))
     return written.exported_program
+
+
+def _leave_out_weights(model, location):
+    """Parameters without numbers become external data of a file that is not written."""
+    offset = 0
+    for name, value in model.graph.initializers.items():
+        weight = value.const_value
+        if isinstance(weight.raw, torch.Tensor) and not has_numbers(weight.raw):
+            value.const_value = ir.ExternalTensor(location, offset, weight.nbytes, weight.dtype, shape=weight.shape, name=name)
+            offset += weight.nbytes
 
 
 def _users(program):
@@ -93,6 +109,7 @@ class Facts:
         self.norms = []       # (running mean's full name or None, training) in the graph's order
         self.dropouts = []    # (ratio, active) in the order in which the translation writes Dropout nodes
         self.lost = []        # what ends gradients, and no ONNX graph has
+        self.random = []      # what draws random numbers and is no dropout
         for node in program.graph.nodes:
             if node.op != "call_function":
                 continue
@@ -118,5 +135,7 @@ class Facts:
             known = self.targets.get(getattr(mean, "name", None))
             if known:
                 self.norms.append((known, args[5]))
+        elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            self.random.append(f"forward: aten.{name}")
         elif name == "_native_batch_norm_legit_no_training" and getattr(args[3], "name", None) in self.targets:
             self.norms.append((self.targets[args[3].name], False))

@@ -16,11 +16,22 @@ class Graph:
         self.model, self.folder = model, pathlib.Path(folder)
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
 
+    @staticmethod
+    def _external(tensor):
+        """Where the data of a tensor lie outside the file: {"location": "model.onnx.data", "offset": "64", ...}; else {}."""
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        return {entry.key: entry.value for entry in tensor.external_data} if external else {}
+
+    def has_bytes(self, name):
+        """False for a weight that the export left out."""
+        where = self._external(self.initializers[name])
+        return not where or (self.folder / where["location"]).exists()
+
     def bytes(self, name):
         """Elements as they lie in memory."""
         tensor = self.initializers[name]
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            where = {entry.key: entry.value for entry in tensor.external_data}
+        where = self._external(tensor)
+        if where:
             with open(self.folder / where["location"], "rb") as file:
                 file.seek(int(where.get("offset", 0)))
                 return file.read(int(where["length"])) if "length" in where else file.read()

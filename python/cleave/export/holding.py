@@ -4,9 +4,12 @@
 
 By name first, compared bit for bit; else by the numbers, in the forms of the statement: transposed, reshaped, as ranges.
 Numbers that fit several places are `ambiguous`: the export is made once more with random numbers, which fit one.
+A tensor without numbers is held by the initializer of its name and shape.
 """
 import numpy as np
 import torch
+
+from cleave.export.weightless import has_numbers
 
 
 def raw(tensor):
@@ -17,7 +20,7 @@ def raw(tensor):
 class Search:
     def __init__(self, graph):
         self.graph = graph
-        self.bytes = {name: graph.bytes(name) for name in graph.initializers}
+        self.bytes = {name: graph.bytes(name) for name in graph.initializers if graph.has_bytes(name)}
         self.by_size = {}
         for name, content in self.bytes.items():
             self.by_size.setdefault(len(content), []).append(name)
@@ -27,9 +30,12 @@ class Search:
         """A list of places for each tensor; an empty one where the graph does not hold it."""
         found, left = {}, {}
         for name, tensor in tensors.items():
-            content = raw(tensor)
-            if name in self.bytes and self.bytes[name] == content and self._shape(name) == list(tensor.shape):
+            named = name in self.graph.initializers and self._shape(name) == list(tensor.shape)
+            content = raw(tensor) if has_numbers(tensor) else None
+            if named and self.bytes.get(name) == content:
                 found[name] = [{"initializer": name, "form": "as_is"}]
+            elif content is None:
+                found[name] = []
             else:
                 left[name] = (tensor, content)
         taken = {place["initializer"] for places in found.values() for place in places}

@@ -1,4 +1,5 @@
 """One export from beginning to end: trace, write, put into training form, find the tensors, state."""
+import contextlib
 import os
 
 import onnx
@@ -12,12 +13,13 @@ from cleave.export.graph import Graph
 from cleave.export.holding import Search, distinct
 from cleave.export.randomness import RandomDraws
 from cleave.export.statement import make, named_tensors, ties, write
-from cleave.export.training_form import active_dropouts, keep_dropouts, keep_norms, refuse_unfit
+from cleave.export.training_form import active_dropouts, keep_dropouts, keep_norms, refuse_random, refuse_unfit
+from cleave.export.weightless import fake_parameters, refuse_meta
 
 
 class Making:
-    def __init__(self, module, example, kwargs, path, dynamic, exporter):
-        self.module, self.path, self.exporter = module, path, exporter
+    def __init__(self, module, example, kwargs, path, dynamic, exporter, weights):
+        self.module, self.path, self.exporter, self.weights = module, path, exporter, weights
         self.example, self.dynamic = Example(example, kwargs), dynamic
         self.remarks, self.lost, self.facts = [], [], None
 
@@ -25,11 +27,19 @@ class Making:
         module = self.module
         if self.example.batch is None:
             self.dynamic = False
-        with unchanged(module), exportable(module, self.remarks), flat_outputs(module) as outputs:
+        refuse_meta(module, self.weights)
+        with unchanged(module), exportable(module, self.remarks), flat_outputs(module) as outputs, contextlib.ExitStack() as stack:
             train(module, self.remarks)
-            draws = self._draws()
-            refuse_unfit(module, draws)
-            self._write(self.path)
+            refuse_unfit(module)
+            if self.weights:
+                draws = self._draws()
+                refuse_random(draws.others)
+                self._write(self.path)
+            else:
+                stack.enter_context(fake_parameters(module))
+                self._write(self.path)
+                refuse_random(self.facts.random)
+                self.remarks.append("exported without weights, so that no step can be compared with the module's")
             graph = self._graph(self.path)
             self._name(graph, input_names, output_names or outputs)
             tensors = named_tensors(module)
@@ -41,7 +51,8 @@ class Making:
             if self.facts:
                 keep_dropouts(graph, self.facts.dropouts)
             active = active_dropouts(graph)
-            self._refuse_dropouts(active, draws)
+            if self.weights:
+                self._refuse_dropouts(active, draws)
             statement = make(module, tensors, held, norms(module), active, self.lost, self.remarks, self.exporter)
         write(graph.model, statement)
         onnx.save(graph.model, str(self.path))
@@ -81,7 +92,7 @@ class Making:
 
     def _ways(self):
         """(exporter, whether the batch is open), in the order in which they are tried."""
-        exporters = [self.exporter] if self.exporter else ["dynamo", "torchscript"]
+        exporters = [self.exporter] if self.exporter else ["dynamo", "torchscript"] if self.weights else ["dynamo"]
         open_batch = [(exporter, True) for exporter in exporters] if self.dynamic else []
         return open_batch + [(exporter, False) for exporter in exporters]
 

@@ -1,6 +1,6 @@
 """The module's statement: what every parameter and buffer is, and where the graph holds it.
 
-It is written into the model's metadata under `cleave.module`, as JSON; docs/reference/statement.md has its keys. An entry:
+It is written into the model's metadata under `cleave.module`, as JSON; docs/reference/models.md has its keys. An entry:
 
     {"name": "fc.weight", "kind": "parameter", "requires_grad": true, "shape": [5, 64], "dtype": "float32",
      "held": [{"initializer": "fc.weight", "form": "as_is"}]}
@@ -22,15 +22,21 @@ def named_tensors(module):
     return {name: everything[name] for name in [*order, *(name for name in everything if name not in set(order))]}
 
 
+def identity(tensor):
+    """Equal for tensors that are one storage, on the meta device, too."""
+    if not tensor.numel():
+        return id(tensor)
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
 def ties(tensors):
     """{later name: first name} of tensors that are one storage."""
     first, tied = {}, {}
     for name, tensor in tensors.items():
-        key = id(tensor) if not tensor.numel() else (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if key in first:
-            tied[name] = first[key]
+        if identity(tensor) in first:
+            tied[name] = first[identity(tensor)]
         else:
-            first[key] = name
+            first[identity(tensor)] = name
     return tied
 
 

@@ -1,17 +1,26 @@
-"""Export by TorchScript, for modules that torch.export cannot trace. Constants stay, and training mode is kept."""
+"""Export by TorchScript, for modules that torch.export cannot trace. Constants stay, and training mode is kept.
+
+A trace keeps the side of a branch that the example takes. A module whose Python reads data is refused, with the line.
+"""
 import contextlib
 import os
 import sys
 
 import torch
 
+from cleave._tool import CleaveError
 from cleave.export.attention import PlainAttention
+from cleave.export.data_reads import data_reads
 from cleave.export.dynamo import quiet
 from cleave.export.holding import raw
 
 
 def translated(module, example, names, path, dynamic):
     """Writes the ONNX graph. `names`: of the tensors of the example, in order."""
+    reads = data_reads(module, example)
+    if reads:
+        raise CleaveError(f"{reads[0]} reads numbers of data, and a graph would keep those of the example; torch.where chooses "
+                          "by data", 1)
     tensors = example.ordered(module)
     axes = {name: {0: "batch"} for name, leaf in zip(names, tensors) if dynamic and example.is_batched(leaf)}
     mixed = any(part.training != module.training for part in module.modules())

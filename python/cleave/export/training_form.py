@@ -11,8 +11,8 @@ from cleave._tool import CleaveError
 from cleave.export.forms import norms
 
 
-def refuse_unfit(module, draws):
-    """Refuses what no exporter keeps in training form. `draws`: the RandomDraws of a forward pass."""
+def refuse_unfit(module):
+    """Refuses what no exporter keeps in training form."""
     for name, norm in norms(module):
         name = name or type(norm).__name__
         if norm.training and norm.momentum is None:
@@ -30,8 +30,12 @@ def refuse_unfit(module, draws):
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and (part.scale_grad_by_freq or part.max_norm is not None):
             raise CleaveError(f"{name or type(part).__name__}: max_norm and scale_grad_by_freq change weights and gradients "
                               "beside the graph, and an exported one has neither", 1)
-    if draws.others:
-        raise CleaveError(f"{draws.others[0]}: draws random numbers in forward; only dropouts can be exported for training", 1)
+
+
+def refuse_random(others):
+    """`others`: the operators of forward that draw random numbers and are no dropouts."""
+    if others:
+        raise CleaveError(f"{others[0]}: draws random numbers in forward; only dropouts can be exported for training", 1)
 
 
 def keep_norms(graph, module, names):

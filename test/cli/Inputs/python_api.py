@@ -82,5 +82,8 @@ assert "<iframe" in report._repr_html_()
 assert "h100-80g:1" == cleave.estimate(model, recipe, "h100-80g:1").data["cluster"]
 comparison = cleave.estimate(model, recipe, ["h100-80g:1", "h100-80g:2"])
 assert [row[:2] for row in comparison.rows] == [("h100-80g:1", 1), ("h100-80g:2", 2)] and "h100-80g:2" in str(comparison)
+sys.modules.update({"pandas": None, "safetensors": None})  # they are not installed
+refused(comparison.to_pandas, 2, "needs pandas")
+refused(lambda: cleave.load_into(None, folder / "snaps"), 2, "needs torch and safetensors")
 assert "the split computes what the unsplit model computes" in plan.verify()
 print("python: as expected")
