@@ -44,7 +44,20 @@ int runComparison(const ReportOptions &options, const std::string &json) {
   return written ? 0 : fail(written);
 }
 
+// A report in a form that it does not have is refused. Error: names the option and the forms.
+Status checkForm(const ReportOptions &options) {
+  auto wants = [&](bool given, const char *flag, const char *forms, bool has) {
+    if (!given || has) return Status::ok();
+    return Status{ErrorKind::Usage, fmt::format("{} has no {}: it is {}", flag, options.format, forms)};
+  };
+  const bool isText = options.format == "text";
+  CLEAVE_RETURN_IF_ERROR(wants(!options.node.empty(), "--explain", "text", isText));
+  CLEAVE_RETURN_IF_ERROR(wants(!options.other.empty(), "--diff", "text or html", isText || options.format == "html"));
+  return wants(!options.trace.empty(), "--trace", "Chrome's trace format, whatever --format says", isText);
+}
+
 int runReport(const ReportOptions &options) {
+  if (Status has = checkForm(options); !has) return fail(has);
   std::ifstream file(options.plan, std::ios::binary);
   if (file.peek() == '[') return runComparison(options, {std::istreambuf_iterator<char>(file), {}});
   auto shown = read(options.plan);

@@ -197,12 +197,12 @@ std::string originOf(const Report &report) {
   return out;
 }
 
-// The lines below the title: the verdict, the split, the flags that ask for it, and what it was made from.
+// The lines below the title: the verdict, the split, the flags that ask for its setting, and what it was made from.
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
       R"(<p class="verdict">{verdict} {gap}.</p>
 <p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
-<p class="soft">Flags of this split: <code class="copy">{flags}</code></p>
+<p class="soft">Flags that ask for this setting: <code class="copy">{flags}</code></p>
 )",
       fmt::arg("verdict", escape(verdict(report))), fmt::arg("gap", sentence(gapText(report))),
       fmt::arg("devices", report.devices), fmt::arg("mesh", escape(report.mesh.str())),
