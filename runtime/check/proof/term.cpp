@@ -479,6 +479,13 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
     else if (!isNew)
       rest.emplace_back(factor, t);
   };
+  auto addProduct = [&](Term t) { // by the factor that it begins with
+    const DefinitionNode &made = definitionOf(t);
+    if (made.kind == Kind::Sum && made.children.size() == 1)
+      addTo(made.factors[0], open(t)[0]);
+    else
+      addTo(1, t);
+  };
   Index index = constant(0);
   std::vector<std::pair<double, Term>> left(given.rbegin(), given.rend());
   while (!left.empty()) {
@@ -490,7 +497,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
       if (double both; multiplyExactly(factor, made.number, both))
         addTo(both, one);
       else
-        addTo(1, product({t, number(factor)}));
+        addProduct(product({t, number(factor)}));
     } else if (made.kind == Kind::Index && isWhole(factor)) {
       index = add(index, scale(term(t).arguments[0], static_cast<int64_t>(factor)));
     } else if (const auto parts = termsOf(t)) {
@@ -498,7 +505,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
       for (auto [times, child] : *parts)
         if (double both; multiplyExactly(factor, times, both)) inner.emplace_back(both, child);
       if (parts->size() == 1 && inner.empty()) {
-        addTo(1, product({number(factor), t}));
+        addProduct(product({number(factor), t}));
       } else if (inner.size() == parts->size()) {
         left.insert(left.end(), inner.begin(), inner.end());
       } else {

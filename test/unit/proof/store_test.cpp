@@ -168,6 +168,10 @@ TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
   const Term twice = store.times(0.1, store.times(0.3, a));
   EXPECT_EQ(twice, store.times(0.3, store.times(0.1, a)));
   EXPECT_NE(twice, store.times(0.1 * 0.3, a));
+  // Within a sum, too: 0.1 (0.3 a + b) where 0.3 a was a term of its own before.
+  const Term b = store.leaf("b", {});
+  const Term parts = store.sum(store.times(0.1, store.times(0.3, a)), store.times(0.1, b));
+  EXPECT_EQ(store.sum({{0.1, store.times(0.3, a)}, {0.1, b}}), parts);
 }
 
 TEST_F(Rules, powersOfTwoStandBeforeAProduct) {
