@@ -36,7 +36,7 @@ struct Proof {
 };
 
 // `cleave compile` tries so many by itself, which takes some five seconds: a GPT of twelve layers has 10 to 15 thousand.
-inline constexpr size_t fewExpressions = 150'000;
+inline constexpr size_t fewExpressions = 400'000;
 
 // Where it takes more expressions than `most`, that is the gap. Error: a plan that the static verifier refuses, or
 // without a reference graph.
