@@ -9,6 +9,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/glob.h"
+#include "compiler/recipe/schedule.h"
 #include "compiler/schedule/schedule.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -173,16 +174,6 @@ double flopsOf(const planner::Problem &problem) {
   return flops;
 }
 
-void fillSchedule(const recipe::Schedule &from, plan::Schedule &to) {
-  to.set_kind(recipe::toString(from.kind));
-  to.set_peak(from.peak);
-  to.set_min(from.min);
-  to.set_warmup_steps(from.warmupSteps);
-  to.set_total_steps(from.totalSteps);
-  for (int64_t milestone : from.milestones) to.add_milestones(milestone);
-  to.set_gamma(from.gamma);
-}
-
 // Samples that are sequences count tokens: integer inputs of one dimension beside that of samples.
 int64_t tokensPerSample(const plan::Plan &plan) {
   int64_t tokens = 0;
@@ -200,7 +191,7 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_global_batch(planned.pipeline->batch());
   training.set_microbatches(planned.decision.microbatches);
   training.set_samples_meet_at(planned.samplesMeetAt);
-  fillSchedule(request.recipe.optimizer.lr, *training.mutable_lr());
+  *training.mutable_lr() = recipe::planned(request.recipe.optimizer.lr);
   training.set_seed(request.recipe.seed);
   training.set_data_yaml(request.recipe.dataYaml());
   training.set_eval_yaml(request.recipe.evalYaml());

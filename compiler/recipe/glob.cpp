@@ -100,6 +100,8 @@ std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vect
     warnOf(recipe.at("trainable"), "trainable", glob, parameters, warnings);
   for (const std::string &glob : recipe.optimizer.noDecay)
     warnOf(recipe.at("optimizer.no_decay"), "no_decay", glob, parameters, warnings);
+  for (const OptimizerGroup &group : recipe.optimizer.groups)
+    for (const std::string &glob : group.match) warnOf(group.where, "groups", glob, parameters, warnings);
   for (const InitRule &rule : recipe.init.rules)
     warnOf(recipe.at("init.rules"), "init.rules", rule.match, parameters, warnings);
   return warnings;
@@ -118,6 +120,8 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, known));
   for (const std::string &glob : recipe.optimizer.noDecay)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
+  for (const OptimizerGroup &group : recipe.optimizer.groups)
+    for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
   for (const FrozenRows &frozen : recipe.frozenRows)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen_rows"), "frozen_rows", frozen.match, known));
   for (const NormGroup &group : recipe.gradNorms)

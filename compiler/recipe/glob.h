@@ -31,10 +31,10 @@ private:
   std::vector<std::pair<std::string, size_t>> globs;
 };
 
-// Every pattern of `trainable`, `no_decay`, `frozen_rows`, `grad_norms`, `fp8.keep`, `init.rules` and `lora.match` must
-// name at least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the
-// nearest name is ...".
-// `frozen` and `roles` may name what is no parameter of the graph, too: `others`.
+// Every pattern of `trainable`, `no_decay`, `groups`, `frozen_rows`, `grad_norms`, `fp8.keep`, `init.rules` and
+// `lora.match` must name at least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches
+// no_decay's '*.bais'; the nearest name is ...". `frozen` and `roles` may name what is no parameter of the graph, too:
+// `others`.
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters,
                   std::vector<ParameterNames> others = {});
 

@@ -1,6 +1,7 @@
 #include "compiler/names/yaml_end.h"
 #include "compiler/recipe/yaml_reader.h"
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -48,30 +49,167 @@ void readLoss(MapReader reader, Loss &loss) {
   reader.finish();
 }
 
+// A number of steps, or a share of the schedule's: "3%".
+void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t &steps) {
+  std::string text;
+  if (reader.has(key) && reader.node(key).IsScalar()) text = reader.node(key).Scalar();
+  if (!text.ends_with('%')) return reader.integer(key, steps, {.least = 0});
+  char *end = nullptr;
+  const double share = std::strtod(text.c_str(), &end) / 100;
+  if (end != text.c_str() + text.size() - 1 || !Range{.least = 0, .most = 1}.has(share))
+    reader.fail(key, fmt::format("'{}' must be a number of steps or a share from 0% to 100%, is '{}'",
+                                 reader.dotted(key), text));
+  if (total == 0)
+    reader.fail(key,
+                fmt::format("'{}' is a share of 'optimizer.lr.total_steps', which is not given", reader.dotted(key)));
+  steps = std::llround(share * static_cast<double>(total));
+}
+
+// Keys that only some kinds of a schedule have.
+void checkScheduleKeys(MapReader &reader, ScheduleKind kind) {
+  using K = ScheduleKind;
+  static const std::map<std::string, std::vector<K>> owners = {
+      {"power", {K::Polynomial}}, {"period", {K::CosineRestarts}},   {"period_factor", {K::CosineRestarts}},
+      {"decay_steps", {K::Wsd}},  {"anneal", {K::Wsd, K::OneCycle}}, {"warmup_share", {K::OneCycle}}};
+  for (const auto &[key, kinds] : owners)
+    if (reader.has(key) && std::ranges::find(kinds, kind) == kinds.end())
+      reader.fail(key,
+                  fmt::format("'optimizer.lr.{}' is for kind {}, this is {}", key, toString(kinds[0]), toString(kind)));
+}
+
 void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!optimizer.has("lr")) return;
   if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, rateRange);
   MapReader reader = optimizer.map("lr");
   if (!reader.has("kind"))
-    reader.fail("kind", "'optimizer.lr' as a map needs a 'kind': constant, linear, cosine or step");
+    reader.fail("kind", "'optimizer.lr' as a map needs a 'kind', such as constant, linear, cosine or wsd");
   reader.word("kind", schedule.kind);
+  checkScheduleKeys(reader, schedule.kind);
+  const bool isCycle = schedule.kind == ScheduleKind::OneCycle;
   if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
   reader.number("peak", schedule.peak, rateRange);
+  if (isCycle) schedule.start = schedule.peak / 25; // as PyTorch's OneCycleLR
+  if (reader.has("start")) reader.number("start", schedule.start.emplace(), rateRange);
+  if (isCycle) schedule.min = *schedule.start / 1e4;
   reader.number("min", schedule.min, rateRange);
-  reader.integer("warmup_steps", schedule.warmupSteps, {.least = 0});
   reader.integer("total_steps", schedule.totalSteps, {.least = 1});
+  readSteps(reader, "warmup_steps", schedule.totalSteps, schedule.warmupSteps);
+  readSteps(reader, "decay_steps", schedule.totalSteps, schedule.decaySteps);
   reader.integers("milestones", schedule.milestones);
   reader.number("gamma", schedule.gamma, {.above = 0});
-  bool falls = schedule.kind == ScheduleKind::Linear || schedule.kind == ScheduleKind::Cosine;
-  if (falls && schedule.totalSteps <= schedule.warmupSteps)
-    reader.fail("total_steps", fmt::format("'optimizer.lr.total_steps' must be more than warmup_steps ({}), is {}",
-                                           schedule.warmupSteps, schedule.totalSteps));
-  if (schedule.kind == ScheduleKind::Step && schedule.milestones.empty())
-    reader.fail("milestones", "'optimizer.lr' of kind step needs 'milestones', a list of steps");
+  reader.number("power", schedule.power, {.above = 0});
+  reader.integer("period", schedule.period, {.least = 1});
+  reader.integer("period_factor", schedule.periodFactor, {.least = 1});
+  reader.word("anneal", schedule.anneal);
+  reader.number("warmup_share", schedule.warmupShare, {.above = 0, .below = 1});
+  auto needs = [&](const char *key, const char *what) {
+    if (!reader.has(key))
+      reader.fail(key, fmt::format("'optimizer.lr' of kind {} needs '{}', {}", toString(schedule.kind), key, what));
+  };
+  switch (schedule.kind) {
+  case ScheduleKind::Constant:
+    break;
+  case ScheduleKind::Step:
+    if (schedule.milestones.empty())
+      reader.fail("milestones", "'optimizer.lr' of kind step needs 'milestones', a list of steps");
+    break;
+  case ScheduleKind::Exponential:
+    needs("gamma", "what each step multiplies the rate by");
+    break;
+  case ScheduleKind::CosineRestarts:
+    needs("period", "the steps until the first restart");
+    break;
+  case ScheduleKind::OneCycle:
+    needs("total_steps", "the steps of the cycle");
+    if (schedule.anneal == Anneal::Sqrt)
+      reader.fail("anneal", "'optimizer.lr.anneal' of kind one_cycle is cosine or linear");
+    if (schedule.warmupSteps > 0)
+      reader.fail("warmup_steps", "'optimizer.lr' of kind one_cycle rises in 'warmup_share' of its steps");
+    break;
+  case ScheduleKind::Wsd:
+    needs("decay_steps", "the last steps, in which the rate falls");
+    [[fallthrough]];
+  case ScheduleKind::Linear:
+  case ScheduleKind::Cosine:
+  case ScheduleKind::Polynomial:
+    if (schedule.totalSteps <= schedule.warmupSteps + schedule.decaySteps - (schedule.decaySteps > 0 ? 1 : 0))
+      reader.fail("total_steps",
+                  fmt::format("'optimizer.lr.total_steps' must be more than warmup_steps ({}){}, is {}",
+                              schedule.warmupSteps,
+                              schedule.decaySteps > 0
+                                  ? fmt::format(" and at least that and decay_steps ({})", schedule.decaySteps)
+                                  : "",
+                              schedule.totalSteps));
+  }
   reader.finish();
 }
 
-void readOptimizer(MapReader reader, Optimizer &optimizer) {
+// Keys that only some optimizers have.
+void checkOptimizerKeys(MapReader &reader, const Optimizer &optimizer) {
+  using K = OptimizerKind;
+  static const std::map<std::string, std::vector<K>> owners = {{"amsgrad", {K::Adam, K::AdamW}},
+                                                               {"alpha", {K::RmsProp}},
+                                                               {"centered", {K::RmsProp}},
+                                                               {"momentum_decay", {K::NAdam}},
+                                                               {"decoupled_weight_decay", {K::NAdam, K::RAdam}},
+                                                               {"rho", {K::Adadelta}}};
+  for (const auto &[key, kinds] : owners)
+    if (reader.has(key) && std::ranges::find(kinds, optimizer.kind) == kinds.end())
+      reader.fail(
+          key, fmt::format("'optimizer.{}' is for {}, this is {}", key, toString(kinds[0]), toString(optimizer.kind)));
+  if (optimizer.amsgrad && optimizer.form == AdamForm::Onnx)
+    reader.fail("amsgrad", "'optimizer.amsgrad' is for form pytorch");
+  if (optimizer.stateType == StateType::Bf16 &&
+      (optimizer.kind == K::Adafactor || optimizer.kind == K::Adagrad || optimizer.kind == K::Adadelta))
+    reader.fail("state_dtype", fmt::format("{} keeps no momentum, which 'state_dtype' is the type of; leave it out",
+                                           toString(optimizer.kind)));
+}
+
+// The learning rate of a group: a number, which stands to the peak as all of its rates do, or {scale: ...}.
+void readGroupRate(MapReader &reader, const Optimizer &optimizer, double &scale) {
+  if (!reader.has("lr")) return;
+  if (reader.node("lr").IsMap()) {
+    MapReader map = reader.map("lr");
+    map.number("scale", scale, rateRange);
+    return map.finish();
+  }
+  double rate = 0;
+  reader.number("lr", rate, rateRange);
+  if (optimizer.lr.peak == 0) reader.fail("lr", "'optimizer.lr' is 0: a group has 'lr: {scale: ...}' of it");
+  scale = rate / optimizer.lr.peak;
+}
+
+void readGroups(MapReader &reader, Source &source, Optimizer &optimizer) {
+  const YAML::Node groups = reader.node("groups");
+  if (!groups.IsDefined() || groups.IsNull()) return;
+  if (!groups.IsSequence())
+    reader.fail("groups", "'optimizer.groups' must be a list of maps such as {match: [\"*.bias\"], weight_decay: 0}");
+  for (const auto &entry : groups) {
+    MapReader of(source, "optimizer.groups", entry);
+    OptimizerGroup &group = optimizer.groups.emplace_back();
+    of.texts("match", group.match);
+    group.where = of.where("match");
+    if (group.match.empty())
+      of.fail("match", "an entry of 'optimizer.groups' needs 'match', globs over parameter names");
+    if (of.has("kind")) of.word("kind", group.kind.emplace());
+    if (group.kind && *group.kind != optimizer.kind &&
+        (optimizer.kind != OptimizerKind::Muon || *group.kind != OptimizerKind::AdamW))
+      of.fail("kind", "a group's 'kind' is the optimizer's, or adamw where that is muon");
+    readGroupRate(of, optimizer, group.rateScale);
+    if (of.has("betas")) {
+      std::vector<double> betas;
+      of.numbers("betas", betas, betaRange);
+      if (betas.size() != 2) of.fail("betas", "'betas' must list two numbers, such as [0.9, 0.999]");
+      group.beta1 = betas[0], group.beta2 = betas[1];
+    }
+    for (auto [key, value] : {std::pair("eps", &group.eps), std::pair("weight_decay", &group.weightDecay),
+                              std::pair("momentum", &group.momentum)})
+      if (of.has(key)) of.number(key, value->emplace(), {.least = 0});
+    of.finish();
+  }
+}
+
+void readOptimizer(MapReader reader, Source &source, Optimizer &optimizer) {
   reader.word("kind", optimizer.kind);
   // The defaults are those of PyTorch's class of that name; Lion's and LAMB's are their papers'.
   if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
@@ -81,6 +219,7 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
   if (optimizer.kind == OptimizerKind::Adafactor) optimizer.eps = std::numeric_limits<float>::epsilon();
   if (optimizer.kind == OptimizerKind::Muon)
     optimizer.momentum = 0.95, optimizer.nesterov = true, optimizer.weightDecay = 0.1;
+  if (optimizer.kind == OptimizerKind::Adadelta) optimizer.eps = 1e-6;
   readSchedule(reader, optimizer.lr);
   if (reader.has("betas")) {
     std::vector<double> betas;
@@ -94,6 +233,13 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.word("form", optimizer.form);
   reader.word("bias_correction", optimizer.biasCorrection);
   reader.texts("no_decay", optimizer.noDecay);
+  reader.boolean("amsgrad", optimizer.amsgrad);
+  reader.boolean("centered", optimizer.centered);
+  reader.boolean("decoupled_weight_decay", optimizer.decoupledDecay);
+  reader.word("state_dtype", optimizer.stateType);
+  readGroups(reader, source, optimizer);
+  if (reader.has("layer_decay")) reader.number("layer_decay", optimizer.layerDecay.emplace(), {.above = 0, .most = 1});
+  checkOptimizerKeys(reader, optimizer);
   if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&
       (optimizer.momentum == 0 || optimizer.dampening != 0))
     reader.fail("nesterov", "'optimizer.nesterov' needs a momentum above 0 and no dampening");
@@ -294,8 +440,11 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
   if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
-  readOptimizer(reader.map("optimizer"), recipe.optimizer);
+  readOptimizer(reader.map("optimizer"), source, recipe.optimizer);
   if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), clipNormRange);
+  if (reader.has("clip_value")) reader.number("clip_value", recipe.clipValue.emplace(), clipNormRange);
+  if (recipe.clipNorm && recipe.clipValue)
+    reader.fail("clip_value", "'clip_norm' and 'clip_value' are two ways to clip: leave one out");
   reader.word("precision", recipe.precision);
   if (reader.has("loss_scale")) {
     if (recipe.precision != Precision::Fp16)

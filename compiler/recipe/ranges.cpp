@@ -38,6 +38,9 @@ std::span<const RangedNumber<Optimizer>> optimizerNumbers() {
       {"eps2", &Optimizer::eps2, {.least = 0}},
       {"beta2_decay", &Optimizer::beta2Decay, {.most = 0}},
       {"d", &Optimizer::clipThreshold, {.above = 0}},
+      {"alpha", &Optimizer::alpha, {.least = 0, .below = 1}},
+      {"momentum_decay", &Optimizer::momentumDecay, {.least = 0}},
+      {"rho", &Optimizer::rho, {.least = 0, .most = 1}},
   };
   return numbers;
 }

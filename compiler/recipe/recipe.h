@@ -18,7 +18,22 @@
 namespace cleave::recipe {
 
 enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, Output };
-enum class OptimizerKind { Sgd, Adam, AdamW, Adagrad, Lamb, Lion, Adafactor, Muon };
+enum class OptimizerKind {
+  Sgd,
+  Adam,
+  AdamW,
+  Adagrad,
+  Lamb,
+  Lion,
+  Adafactor,
+  Muon,
+  RmsProp,
+  NAdam,
+  RAdam,
+  Adamax,
+  Adadelta
+};
+enum class StateType { Parameter, Bf16 };
 enum class Reduction { Mean, Sum };
 enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8 };
 enum class Scaling { Delayed, Current };
@@ -27,7 +42,8 @@ enum class Attention { Auto, Library, Written };
 enum class Epilogues { Library, Written };
 enum class Ties { Auto, AsExported, None };
 enum class TensorRole { Parameter, Buffer, Constant };
-enum class ScheduleKind { Constant, Linear, Cosine, Step };
+enum class ScheduleKind { Constant, Linear, Cosine, Step, Exponential, Polynomial, CosineRestarts, Wsd, OneCycle };
+enum class Anneal { Linear, Cosine, Sqrt };
 // How adam and adamw are written: where eps is added, and when adamw's weight decay is applied.
 //     pytorch  param (1 - lr wd) - lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps)
 //     onnx     (param - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)) (1 - lr wd)
@@ -57,22 +73,31 @@ struct Loss {
   std::string where;       // "gpt.yaml:3", for errors found later
 };
 
-// Learning rate of step 1, 2, ...; t = step - 1 updates have been done.
-//     t < warmup_steps:  peak * (t + 1) / warmup_steps
-//     constant:          peak
-//     linear:            peak + (min - peak) * p          p = min(1, (t - warmup_steps) / (total_steps - warmup_steps))
-//     cosine:            min + (peak - min) * (1 + cos(pi p)) / 2
-//     step:              peak * gamma ^ (number of milestones <= t)
+// The learning rate; runtime/plan/lr_schedule.h has the formulas.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::Constant;
   double peak = 1.0e-3;
   double min = 0.0;
+  std::optional<double> start; // of the warmup; absent: the peak over warmup_steps
   int64_t warmupSteps = 0;
   int64_t totalSteps = 0;
   std::vector<int64_t> milestones;
   double gamma = 0.1;
+  double power = 1.0;             // polynomial
+  int64_t period = 0;             // cosine_restarts: steps until the first restart
+  int64_t periodFactor = 1;       // cosine_restarts: by which each period is longer than the one before
+  int64_t decaySteps = 0;         // wsd: the last ones
+  Anneal anneal = Anneal::Cosine; // wsd, one_cycle: how the rate falls
+  double warmupShare = 0.3;       // one_cycle: of the steps
+};
 
-  double at(int64_t step) const; // step counts from 1
+// Parameters that train with other numbers than the optimizer's. The first group whose glob fits a parameter counts.
+struct OptimizerGroup {
+  std::vector<std::string> match; // globs
+  std::optional<OptimizerKind> kind;
+  double rateScale = 1; // of the learning rate, in every step; key `lr`: a rate over the peak, or {scale: ...}
+  std::optional<double> beta1, beta2, eps, weightDecay, momentum;
+  std::string where;
 };
 
 struct Optimizer {
@@ -92,6 +117,15 @@ struct Optimizer {
   int64_t newtonSchulzSteps = 5;     // muon, key `ns_steps`
   AdamForm form = AdamForm::Pytorch; // adam, adamw
   BiasCorrection biasCorrection = BiasCorrection::FromOne;
+  bool amsgrad = false;                       // adam, adamw
+  double alpha = 0.99;                        // rmsprop
+  bool centered = false;                      // rmsprop
+  double momentumDecay = 4.0e-3;              // nadam
+  bool decoupledDecay = false;                // nadam, radam: weight decay of the parameter, not of the gradient
+  double rho = 0.9;                           // adadelta
+  StateType stateType = StateType::Parameter; // key `state_dtype`
+  std::vector<OptimizerGroup> groups;
+  std::optional<double> layerDecay; // of the learning rate, from each layer to the one before it
   std::vector<std::string> noDecay; // globs over parameter names or the names of nodes that use them
   std::string where;
 };
@@ -187,7 +221,7 @@ struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
   Loss loss;                           // of a recipe without one, where the model says it: see model_training.h
   Optimizer optimizer;
-  std::optional<double> clipNorm;
+  std::optional<double> clipNorm, clipValue; // of all gradients together; of each of their elements
   Precision precision = Precision::Fp32;
   LossScale lossScale;
   Fp8 fp8;
@@ -236,6 +270,7 @@ Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs
 // The names of the recipe's words: toString(OptimizerKind::AdamW) == "adamw".
 std::string toString(LossKind kind);
 std::string toString(OptimizerKind kind);
+std::string toString(StateType kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
 std::string toString(Scaling kind);
@@ -253,6 +288,7 @@ std::string toString(Init::Missing kind);
 std::string toString(AdamForm kind);
 std::string toString(BiasCorrection kind);
 std::string toString(ScheduleKind kind);
+std::string toString(Anneal kind);
 std::string toString(DataKind kind);
 
 } // namespace cleave::recipe

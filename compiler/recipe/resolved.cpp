@@ -69,6 +69,18 @@ void writeLoss(MapWriter &to, const Loss &loss) {
   to.integer("axis", loss.axis).number("delta", loss.huberDelta);
 }
 
+void writeGroup(MapWriter &to, const OptimizerGroup &group) {
+  to.out << YAML::BeginMap;
+  to.texts("match", group.match);
+  if (group.kind) to.word("kind", toString(*group.kind));
+  to.map("lr", [&] { to.number("scale", group.rateScale); });
+  if (group.beta1) to.numbers("betas", {*group.beta1, *group.beta2});
+  for (auto [key, value] : {std::pair("eps", &group.eps), std::pair("weight_decay", &group.weightDecay),
+                            std::pair("momentum", &group.momentum)})
+    if (*value) to.number(key, **value);
+  to.out << YAML::EndMap;
+}
+
 void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   const Schedule &lr = optimizer.lr;
   to.word("kind", toString(optimizer.kind));
@@ -77,9 +89,16 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
         .number("peak", lr.peak)
         .number("min", lr.min)
         .integer("warmup_steps", lr.warmupSteps);
+    if (lr.start) to.number("start", *lr.start);
     if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
     to.out << YAML::Key << "milestones" << YAML::Value << YAML::Flow << lr.milestones;
     to.number("gamma", lr.gamma);
+    if (lr.kind == ScheduleKind::Polynomial) to.number("power", lr.power);
+    if (lr.kind == ScheduleKind::CosineRestarts)
+      to.integer("period", lr.period).integer("period_factor", lr.periodFactor);
+    if (lr.kind == ScheduleKind::Wsd) to.integer("decay_steps", lr.decaySteps).word("anneal", toString(lr.anneal));
+    if (lr.kind == ScheduleKind::OneCycle)
+      to.number("warmup_share", lr.warmupShare).word("anneal", toString(lr.anneal));
   });
   to.out << YAML::Key << "betas" << YAML::Value << YAML::Flow << YAML::BeginSeq << fmt::format("{}", optimizer.beta1)
          << fmt::format("{}", optimizer.beta2) << YAML::EndSeq;
@@ -89,6 +108,19 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.number("eps2", optimizer.eps2).number("beta2_decay", optimizer.beta2Decay).number("d", optimizer.clipThreshold);
   to.integer("ns_steps", optimizer.newtonSchulzSteps).word("form", toString(optimizer.form));
   to.word("bias_correction", toString(optimizer.biasCorrection)).texts("no_decay", optimizer.noDecay);
+  if (optimizer.amsgrad) to.boolean("amsgrad", true);
+  if (optimizer.kind == OptimizerKind::RmsProp)
+    to.number("alpha", optimizer.alpha).boolean("centered", optimizer.centered);
+  if (optimizer.kind == OptimizerKind::NAdam) to.number("momentum_decay", optimizer.momentumDecay);
+  if (optimizer.decoupledDecay) to.boolean("decoupled_weight_decay", true);
+  if (optimizer.kind == OptimizerKind::Adadelta) to.number("rho", optimizer.rho);
+  if (optimizer.stateType != StateType::Parameter) to.word("state_dtype", toString(optimizer.stateType));
+  if (optimizer.layerDecay) to.number("layer_decay", *optimizer.layerDecay);
+  if (!optimizer.groups.empty()) {
+    to.out << YAML::Key << "groups" << YAML::Value << YAML::BeginSeq;
+    for (const OptimizerGroup &group : optimizer.groups) writeGroup(to, group);
+    to.out << YAML::EndSeq;
+  }
 }
 
 void writeInitRule(MapWriter &to, const InitRule &rule) {
@@ -158,6 +190,7 @@ std::string Recipe::resolved() const {
   to.map("loss", [&] { writeLoss(to, loss); });
   to.map("optimizer", [&] { writeOptimizer(to, optimizer); });
   if (clipNorm) to.number("clip_norm", *clipNorm);
+  if (clipValue) to.number("clip_value", *clipValue);
   to.word("precision", toString(precision));
   if (precision == Precision::Fp16)
     to.map("loss_scale", [&] {

@@ -1,29 +1,24 @@
-#include "compiler/recipe/recipe.h"
-#include <algorithm>
-#include <cmath>
-#include <numbers>
+#include "compiler/recipe/schedule.h"
 
 namespace cleave::recipe {
 
-double Schedule::at(int64_t step) const {
-  int64_t t = step - 1;
-  if (t < warmupSteps) return peak * static_cast<double>(t + 1) / static_cast<double>(warmupSteps);
-  double length = static_cast<double>(std::max<int64_t>(1, totalSteps - warmupSteps));
-  double progress = std::min(1.0, static_cast<double>(t - warmupSteps) / length);
-  switch (kind) {
-  case ScheduleKind::Constant:
-    return peak;
-  case ScheduleKind::Linear:
-    return peak + (min - peak) * progress;
-  case ScheduleKind::Cosine:
-    return min + (peak - min) * (1.0 + std::cos(std::numbers::pi * progress)) / 2.0;
-  case ScheduleKind::Step: {
-    auto passed =
-        std::count_if(milestones.begin(), milestones.end(), [&](int64_t milestone) { return milestone <= t; });
-    return peak * std::pow(gamma, static_cast<double>(passed));
-  }
-  }
-  return peak;
+plan::Schedule planned(const Schedule &schedule) {
+  plan::Schedule to;
+  to.set_kind(toString(schedule.kind));
+  to.set_peak(schedule.peak);
+  to.set_min(schedule.min);
+  if (schedule.start) to.set_start(*schedule.start);
+  to.set_warmup_steps(schedule.warmupSteps);
+  to.set_total_steps(schedule.totalSteps);
+  for (int64_t milestone : schedule.milestones) to.add_milestones(milestone);
+  to.set_gamma(schedule.gamma);
+  to.set_power(schedule.power);
+  to.set_period(schedule.period);
+  to.set_period_factor(schedule.periodFactor);
+  to.set_decay_steps(schedule.decaySteps);
+  to.set_anneal(toString(schedule.anneal));
+  to.set_warmup_share(schedule.warmupShare);
+  return to;
 }
 
 } // namespace cleave::recipe

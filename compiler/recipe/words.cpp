@@ -21,7 +21,16 @@ template <> std::span<const Word<OptimizerKind>> words() {
                                                   {OptimizerKind::Lamb, "lamb"},
                                                   {OptimizerKind::Lion, "lion"},
                                                   {OptimizerKind::Adafactor, "adafactor"},
-                                                  {OptimizerKind::Muon, "muon"}};
+                                                  {OptimizerKind::Muon, "muon"},
+                                                  {OptimizerKind::RmsProp, "rmsprop"},
+                                                  {OptimizerKind::NAdam, "nadam"},
+                                                  {OptimizerKind::RAdam, "radam"},
+                                                  {OptimizerKind::Adamax, "adamax"},
+                                                  {OptimizerKind::Adadelta, "adadelta"}};
+  return table;
+}
+template <> std::span<const Word<StateType>> words() {
+  static constexpr Word<StateType> table[] = {{StateType::Parameter, "parameter"}, {StateType::Bf16, "bf16"}};
   return table;
 }
 template <> std::span<const Word<Reduction>> words() {
@@ -80,7 +89,17 @@ template <> std::span<const Word<ScheduleKind>> words() {
   static constexpr Word<ScheduleKind> table[] = {{ScheduleKind::Constant, "constant"},
                                                  {ScheduleKind::Linear, "linear"},
                                                  {ScheduleKind::Cosine, "cosine"},
-                                                 {ScheduleKind::Step, "step"}};
+                                                 {ScheduleKind::Step, "step"},
+                                                 {ScheduleKind::Exponential, "exponential"},
+                                                 {ScheduleKind::Polynomial, "polynomial"},
+                                                 {ScheduleKind::CosineRestarts, "cosine_restarts"},
+                                                 {ScheduleKind::Wsd, "wsd"},
+                                                 {ScheduleKind::OneCycle, "one_cycle"}};
+  return table;
+}
+template <> std::span<const Word<Anneal>> words() {
+  static constexpr Word<Anneal> table[] = {
+      {Anneal::Linear, "linear"}, {Anneal::Cosine, "cosine"}, {Anneal::Sqrt, "sqrt"}};
   return table;
 }
 template <> std::span<const Word<DataKind>> words() {
@@ -100,6 +119,7 @@ template <typename Kind> std::string wordOf(Kind kind) {
 
 std::string toString(LossKind kind) { return wordOf(kind); }
 std::string toString(OptimizerKind kind) { return wordOf(kind); }
+std::string toString(StateType kind) { return wordOf(kind); }
 std::string toString(Reduction kind) { return wordOf(kind); }
 std::string toString(Precision kind) { return wordOf(kind); }
 const char *lowElement(Precision kind) {
@@ -119,6 +139,7 @@ std::string toString(Init::Missing kind) { return wordOf(kind); }
 std::string toString(AdamForm kind) { return wordOf(kind); }
 std::string toString(BiasCorrection kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
+std::string toString(Anneal kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }
 
 } // namespace cleave::recipe

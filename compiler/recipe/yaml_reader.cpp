@@ -169,7 +169,6 @@ const std::map<std::string, std::string> &otherWords() {
       {"binary_cross_entropy", "PyTorch's binary_cross_entropy is bce"},
       {"binary_cross_entropy_with_logits", "PyTorch's binary_cross_entropy_with_logits is bce_with_logits"},
       {"bcewithlogitsloss", "PyTorch's BCEWithLogitsLoss is bce_with_logits"},
-      {"amsgrad", "there is no AMSGrad; adam and adamw keep the running mean of squares"},
       {"loss.weight", "the loss has no class weights; compute a weighted loss in the graph, with kind: output"},
       {"loss.pos_weight", "the loss has no pos_weight; compute a weighted loss in the graph, with kind: output"},
       {"optimizer.learning_rate", "the rate is optimizer.lr"},

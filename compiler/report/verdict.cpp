@@ -102,7 +102,8 @@ std::vector<LostFamily> whyThisSplit(const Report &report) {
       if (row.mesh.axes.empty() || row.stepSeconds <= 0 || !family.has(row)) continue;
       if (!best || std::pair(!row.fits, row.stepSeconds) < std::pair(!best->fits, best->stepSeconds)) best = &row;
     }
-    if (!best) best = refused;
+    const bool isOfModel = family.preset != "ring" || report.tokensPerSample > 0; // an image has no sequence to split
+    if (!best && isOfModel) best = refused;
     if (!best || std::ranges::find(told, best) != told.end()) continue;
     told.push_back(best);
     lost.push_back({family.name, best == refused ? best->whyNot : whyText(report, *best)});

@@ -5,7 +5,7 @@
 // A parameter of 16 bits and its state stay so, as in PyTorch. The rule computes in fp32 and rounds what it writes, as
 // PyTorch's fused optimizers do.
 #include "compiler/training/optimizers.h"
-#include "compiler/training/parameter_names.h"
+#include "compiler/training/parameter_groups.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -27,44 +27,57 @@ public:
     for (auto read : final.getOps<onnx::ReadOp>()) reads[read.getParam()].push_back(read);
   }
 
-  // The parameter whose state is asked for next.
-  void begin(onnx::ParamOp param, Location at) {
+  // The parameter whose state is asked for next, and its group.
+  void begin(onnx::ParamOp param, Location at, const ParameterGroup &of) {
     current = param;
     loc = at;
+    group = of;
   }
-  Value learningRate() override { return hostScalar(final, "learning_rate"); }
+  Value learningRate() override {
+    Value rate = hostScalar(final, "learning_rate");
+    if (group.rateScale == 1) return rate;
+    return shared("learning_rate", [&] { return Formula(builder, final.getLoc()).scale(rate, group.rateScale); });
+  }
   Value oneMinusPower(double base) override { return hostScalar(final, "one_minus_power", base); }
   Value stepsBefore() override {
-    return shared("steps", [&] {
-      auto type = RankedTensorType::get({}, builder.getF32Type());
-      FlatSymbolRefAttr symbol = define("optimizer.steps", type, 0, FlatSymbolRefAttr());
+    const ParameterGroup own = std::exchange(group, {}); // all groups have one
+    Value steps = sharedState("steps", 0, [&](Value before) {
       Formula f(builder, final.getLoc());
+      return f.add(before, f.like(before, 1));
+    });
+    group = own;
+    return steps;
+  }
+  Value sharedState(StringRef key, double fill, llvm::function_ref<Value(Value)> next) override {
+    return shared(("state " + key).str(), [&] {
+      const std::string name = "optimizer." + key.str() + (group.name.empty() ? "" : "/" + group.name);
+      auto type = RankedTensorType::get({}, builder.getF32Type());
+      FlatSymbolRefAttr symbol = define(name, type, fill, FlatSymbolRefAttr());
       Value before = onnx::ReadOp::create(builder, final.getLoc(), type, symbol);
-      onnx::WriteOp::create(builder, final.getLoc(), symbol, f.add(before, f.like(before, 1)));
+      onnx::WriteOp::create(builder, final.getLoc(), symbol, next(before));
       return before;
     });
   }
   Value shared(StringRef key, llvm::function_ref<Value()> build) override {
-    if (Value made = scalars.lookup(key)) return made;
+    const std::string own = group.name + ": " + key.str();
+    if (Value made = scalars.lookup(own)) return made;
     Operation *before = &*std::prev(builder.getInsertionPoint());
     Value made = build();
     for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
       ofAll.insert(op);
-    return scalars[key] = made;
+    return scalars[own] = made;
   }
-  Value state(StringRef kind, double fill) override {
-    return state(kind, fill, cast<RankedTensorType>(current.getType()).getShape());
-  }
+  Value state(StringRef kind, double fill) override { return state(kind, fill, typeOfParameter().getShape()); }
   Value state(StringRef kind, double fill, ArrayRef<int64_t> shape) override {
-    auto type = cast<RankedTensorType>(current.getType()).clone(shape);
-    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
-    states[kind] = define((kind + "/" + current.getSymName()).str(), type, fill, of);
-    Value read = onnx::ReadOp::create(builder, *loc, type, states[kind]);
-    return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
+    return readState(kind, fill, typeOfParameter().clone(shape));
+  }
+  Value momentum(StringRef kind) override {
+    const bool isSmall = group.spec.stateType == recipe::StateType::Bf16;
+    return readState(kind, 0, isSmall ? typeOfParameter().clone(builder.getBF16Type()) : typeOfParameter());
   }
   void setState(StringRef kind, Value value) override {
-    Type element = cast<RankedTensorType>(current.getType()).getElementType();
-    onnx::WriteOp::create(builder, *loc, states.at(kind), Formula(builder, *loc).cast(value, element));
+    const State &of = states.at(kind);
+    onnx::WriteOp::create(builder, *loc, of.symbol, Formula(builder, *loc).cast(value, of.element));
   }
 
   ArrayRef<int64_t> exportedShape() override {
@@ -125,11 +138,23 @@ private:
   SymbolTable &symbols;
   onnx::ParamOp current;
   std::optional<Location> loc;
+  ParameterGroup group;
   llvm::StringMap<SmallVector<onnx::ReadOp>> reads; // of the passes before, by parameter
   llvm::StringMap<Value> scalars;
   llvm::SmallPtrSet<Operation *, 16> ofAll; // what those are computed by
-  llvm::StringMap<FlatSymbolRefAttr> states;
+  struct State {
+    FlatSymbolRefAttr symbol;
+    Type element;
+  };
+  llvm::StringMap<State> states; // of the parameter
 
+  RankedTensorType typeOfParameter() { return cast<RankedTensorType>(current.getType()); }
+  Value readState(StringRef kind, double fill, RankedTensorType type) {
+    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
+    states[kind] = {define((kind + "/" + current.getSymName()).str(), type, fill, of), type.getElementType()};
+    Value read = onnx::ReadOp::create(builder, *loc, type, states[kind].symbol);
+    return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
+  }
   FlatSymbolRefAttr define(const std::string &name, RankedTensorType type, double fill, FlatSymbolRefAttr of) {
     return FlatSymbolRefAttr::get(
         addPersistent(final, symbols, name, type, "optimizer_state", fill, of).getSymNameAttr());
@@ -146,9 +171,13 @@ public:
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
-    const recipe::Optimizer &spec = recipe.optimizer;
-    const recipe::ParameterPatterns noDecay(spec.noDecay);
     SymbolTable symbols(getOperation());
+    SmallVector<onnx::ParamOp> trained;
+    for (const StepResult &result : stepResults(final))
+      if (result.gradientOf)
+        if (auto param = symbols.lookup<onnx::ParamOp>(result.gradientOf.getValue())) trained.push_back(param);
+    llvm::sort(trained, [](onnx::ParamOp a, onnx::ParamOp b) { return a->isBeforeInBlock(b); }); // as in the model
+    const ParameterGroups groups(recipe.optimizer, trained);
     PhaseBuilder builder(final, Phase::Update);
     Context context(final, builder, symbols);
     SmallVector<StepResult> finished;
@@ -163,36 +192,23 @@ public:
         return signalPassFailure();
       }
       Location loc = param.getLoc();
-      context.begin(param, loc);
+      Result<ParameterGroup> group = groups.of(param);
+      if (!group) {
+        param.emitError(group.status().message());
+        return signalPassFailure();
+      }
+      context.begin(param, loc, *group);
       auto type = cast<RankedTensorType>(param.getType());
       Value old = onnx::ReadOp::create(builder, loc, type, result.gradientOf);
-      std::optional<bool> exempt = isExempt(param, noDecay);
-      if (!exempt) return signalPassFailure();
-      double decay = *exempt ? 0 : spec.weightDecay;
       Operation *before = old.getDefiningOp();
       Formula f(builder, loc);
       Type computed = computedIn(type.getElementType());
-      Value updated = buildUpdate(f, spec, context, f.cast(old, computed), f.cast(result.value, computed), decay);
+      Value updated = buildUpdate(f, group->spec, context, f.cast(old, computed), f.cast(result.value, computed));
       updated = f.cast(updated, type.getElementType());
       context.nameRule(before);
       onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
     }
     setStepResults(final, finished);
-  }
-
-private:
-  // no_decay names the parameter, one of its aliases, or a node that uses it. For a stacked parameter it names all of
-  // the pieces, or none; nothing after an error.
-  std::optional<bool> isExempt(onnx::ParamOp param, const recipe::ParameterPatterns &noDecay) {
-    auto names = [&](DictionaryAttr one) { return noDecay.match(namesOf(one)).has_value(); };
-    auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
-    if (!pieces) return names(param->getAttrDictionary());
-    SmallVector<bool> exempt;
-    for (auto piece : pieces.getAsRange<DictionaryAttr>()) exempt.push_back(names(piece));
-    if (llvm::all_equal(exempt)) return exempt[0];
-    param.emitError("optimizer.no_decay names some of ")
-        << param.getSymName() << ", which are one tensor here: name all of them, or none";
-    return std::nullopt;
   }
 };
 

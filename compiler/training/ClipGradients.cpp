@@ -1,5 +1,6 @@
 // ClipGradients: grad_norm is the L2 norm of all gradients together (a tied parameter is one parameter); with clip_norm
-// every gradient is scaled by min(1, clip_norm / (grad_norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does. The
+// every gradient is scaled by min(1, clip_norm / (grad_norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does; with
+// clip_value every element is clipped to it, as clip_grad_value_ does. The
 // groups of the recipe's `grad_norms` have a norm of their own, before clipping: grad_norm.attention.
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
@@ -69,6 +70,11 @@ public:
         Formula at(builder, result.value.getLoc());
         auto type = onnx::tensorType(result.value);
         result.value = at.mul(result.value, at.spread(at.cast(factor, type.getElementType()), type.getShape()));
+      }
+      if (recipe.clipValue) {
+        Formula at(builder, result.value.getLoc());
+        Value above = at.make<onnx::MaxOp>(result.value, at.like(result.value, -*recipe.clipValue));
+        result.value = at.make<onnx::MinOp>(above, at.like(above, *recipe.clipValue));
       }
       finished.push_back(result);
     }

@@ -14,7 +14,6 @@ struct Rule {
   const recipe::Optimizer &spec;
   OptimizerContext &context;
   Value param, grad;
-  double weightDecay;
 
   Value everywhere(Value scalar) { return spread(f.cast(scalar, tensorType(param).getElementType()), param); }
   // x * scalar
@@ -39,13 +38,13 @@ struct Rule {
     return tensorType(x).getShape() == shape ? x : f.make<onnx::ReshapeOp>(x, shape);
   }
   // Weight decay as part of the gradient (L2).
-  Value decayedGrad() { return weightDecay == 0 ? grad : f.add(grad, f.scale(param, weightDecay)); }
-  // Weight decay applied to the parameter itself (decoupled): x * (1 - lr * weightDecay).
+  Value decayedGrad() { return spec.weightDecay == 0 ? grad : f.add(grad, f.scale(param, spec.weightDecay)); }
+  // Weight decay applied to the parameter itself (decoupled): x * (1 - lr * spec.weightDecay).
   Value decayed(Value x) {
-    if (weightDecay == 0) return x;
-    Value keep = context.shared("1-lr*" + std::to_string(weightDecay), [&] {
+    if (spec.weightDecay == 0) return x;
+    Value keep = context.shared("1-lr*" + std::to_string(spec.weightDecay), [&] {
       Value lr = context.learningRate();
-      return f.sub(f.like(lr, 1), f.scale(lr, weightDecay));
+      return f.sub(f.like(lr, 1), f.scale(lr, spec.weightDecay));
     });
     return times(x, keep);
   }
@@ -63,22 +62,28 @@ struct Rule {
         });
         fresh = times(g, undamped);
       }
-      Value buffer = f.add(f.scale(context.state("sgd.momentum", 0), spec.momentum), fresh);
+      Value buffer = f.add(f.scale(context.momentum("sgd.momentum"), spec.momentum), fresh);
       context.setState("sgd.momentum", buffer);
       g = spec.nesterov ? f.add(g, f.scale(buffer, spec.momentum)) : buffer;
     }
     return f.sub(param, times(g, context.learningRate()));
   }
 
+  // The state's new value, which it keeps.
+  Value kept(StringRef kind, Value value) {
+    context.setState(kind, value);
+    return value;
+  }
+  Value one() { return f.like(context.learningRate(), 1); }
+
   // The new moving averages of g and of its square.
   struct Moments {
-    Value m, root; // the second's square root
+    Value m, root; // the second's square root; of amsgrad that of the largest so far
   };
   Moments moments(Value g) {
-    Value m = average(context.state("adam.m", 0), g, spec.beta1);
-    Value v = average(context.state("adam.v", 0), f.mul(g, g), spec.beta2);
-    context.setState("adam.m", m);
-    context.setState("adam.v", v);
+    Value m = kept("adam.m", average(context.momentum("adam.m"), g, spec.beta1));
+    Value v = kept("adam.v", average(context.state("adam.v", 0), f.mul(g, g), spec.beta2));
+    if (spec.amsgrad) v = kept("adam.vmax", f.make<onnx::MaxOp>(context.state("adam.vmax", 0), v));
     return {m, f.make<onnx::SqrtOp>(v)};
   }
 
@@ -126,7 +131,7 @@ struct Rule {
     Value root2 =
         context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(context.oneMinusPower(spec.beta2)); });
     Value u = direction(moments(grad), unbiased, root2);
-    if (weightDecay != 0) u = f.add(u, f.scale(param, weightDecay));
+    if (spec.weightDecay != 0) u = f.add(u, f.scale(param, spec.weightDecay));
     Value length = norm(param), step = norm(u);
     auto isThere = [&](Value x) { return f.make<onnx::GreaterOp>(x, f.like(x, 0)); };
     Value ratio = f.where(isThere(step), f.div(length, step), f.like(step, 1));
@@ -149,9 +154,108 @@ struct Rule {
     return f.sub(param, f.div(times(g, rate), f.add(root, f.like(root, spec.eps))));
   }
 
+  // s = alpha s + (1 - alpha) g^2; u = g / (sqrt(s - a^2) + eps), where a, if centered, is the same mean of g;
+  // param -= lr u, or with momentum: buf = momentum buf + u; param -= lr buf
+  Value rmsprop() {
+    Value g = decayedGrad();
+    Value square = kept("rmsprop.square", average(context.state("rmsprop.square", 0), f.mul(g, g), spec.alpha));
+    if (spec.centered) {
+      Value mean = kept("rmsprop.mean", average(context.state("rmsprop.mean", 0), g, spec.alpha));
+      square = f.sub(square, f.mul(mean, mean));
+    }
+    Value root = f.make<onnx::SqrtOp>(square), step = f.div(g, f.add(root, f.like(root, spec.eps)));
+    if (spec.momentum != 0)
+      step = kept("rmsprop.momentum", f.add(f.scale(context.momentum("rmsprop.momentum"), spec.momentum), step));
+    return f.sub(param, times(step, context.learningRate()));
+  }
+
+  // Weight decay of the parameter or, unless decoupled, of the gradient.
+  Value ofDecayed(Value &start) {
+    start = spec.decoupledDecay ? decayed(param) : param;
+    return spec.decoupledDecay ? grad : decayedGrad();
+  }
+
+  // mu(t) = b1 (1 - 0.96^(t momentum_decay) / 2), and its product over all steps; param -= lr ((1 - mu(t)) / (1 -
+  // product) g + mu(t + 1) / (1 - product mu(t + 1)) m) / (sqrt(v / (1 - b2^t)) + eps)
+  Value nadam() {
+    Value start, g = ofDecayed(start);
+    auto momentum = [&](double later) { // of the step that is so many after those done
+      return context.shared("nadam.mu" + std::to_string(later), [&] {
+        Value step = f.add(context.stepsBefore(), one());
+        step = later == 0 ? step : f.add(step, one());
+        Value power = f.make<onnx::PowOp>(f.like(step, 0.96), f.scale(step, spec.momentumDecay));
+        return f.scale(f.sub(one(), f.scale(power, 0.5)), spec.beta1);
+      });
+    };
+    Value now = momentum(0), next = momentum(1);
+    Value product = context.shared("nadam.product", [&] {
+      return f.mul(context.sharedState("nadam.product", 1, [&](Value before) { return f.mul(before, now); }), now);
+    });
+    Value ofGradient = context.shared("nadam.of_gradient", [&] {
+      return f.mul(context.learningRate(), f.div(f.sub(one(), now), f.sub(one(), product)));
+    });
+    Value ofMean = context.shared("nadam.of_mean", [&] {
+      return f.mul(context.learningRate(), f.div(next, f.sub(one(), f.mul(product, next))));
+    });
+    Value root2 =
+        context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(context.oneMinusPower(spec.beta2)); });
+    Moments of = moments(g);
+    Value root = f.div(of.root, everywhere(root2));
+    Value step = f.div(f.add(times(g, ofGradient), times(of.m, ofMean)), f.add(root, f.like(root, spec.eps)));
+    return f.sub(start, step);
+  }
+
+  // With r = 2 / (1 - b2) - 1 and rho = r - 2 t b2^t / (1 - b2^t): where rho > 5, param -= lr m / (1 - b1^t)
+  // sqrt(1 - b2^t) / (sqrt(v) + eps) sqrt((rho - 4) (rho - 2) r / ((r - 4) (r - 2) rho)), else lr m / (1 - b1^t)
+  Value radam() {
+    Value start, g = ofDecayed(start);
+    const double most = 2 / (1 - spec.beta2) - 1;
+    Value rest = context.oneMinusPower(spec.beta2);
+    Value rho = context.shared("radam.rho", [&] {
+      Value step = f.add(context.stepsBefore(), one());
+      Value lost = f.div(f.mul(step, f.sub(one(), rest)), rest);
+      return f.sub(f.like(rest, most), f.scale(lost, 2));
+    });
+    Value isRectified =
+        context.shared("radam.is_rectified", [&] { return f.make<onnx::GreaterOp>(rho, f.like(rho, 5)); });
+    Value rectified = context.shared("radam.rectified", [&] {
+      auto less = [&](double by) { return f.sub(rho, f.like(rho, by)); };
+      Value ratio = f.div(f.mul(less(4), less(2)), f.scale(rho, (most - 4) * (most - 2) / most));
+      return f.make<onnx::SqrtOp>(f.mul(f.where(isRectified, ratio, one()), rest));
+    });
+    Value stepSize = context.shared("adam.step_size",
+                                    [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
+    Moments of = moments(g);
+    Value adaptive = f.div(everywhere(rectified), f.add(of.root, f.like(of.root, spec.eps)));
+    adaptive = f.where(spread(isRectified, param), adaptive, f.like(adaptive, 1));
+    return f.sub(start, f.mul(times(of.m, stepSize), adaptive));
+  }
+
+  // u = max(b2 u, |g| + eps); param -= lr / (1 - b1^t) m / u
+  Value adamax() {
+    Value g = decayedGrad(), size = f.make<onnx::AbsOp>(g);
+    Value m = kept("adamax.m", average(context.momentum("adamax.m"), g, spec.beta1));
+    Value largest = kept("adamax.u", f.make<onnx::MaxOp>(f.scale(context.state("adamax.u", 0), spec.beta2),
+                                                         f.add(size, f.like(size, spec.eps))));
+    Value stepSize = context.shared("adam.step_size",
+                                    [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
+    return f.sub(param, f.div(times(m, stepSize), largest));
+  }
+
+  // s = rho s + (1 - rho) g^2; u = sqrt(d + eps) / sqrt(s + eps) g; d = rho d + (1 - rho) u^2; param -= lr u
+  Value adadelta() {
+    Value g = decayedGrad();
+    auto root = [&](Value x) { return f.make<onnx::SqrtOp>(f.add(x, f.like(x, spec.eps))); };
+    Value square = kept("adadelta.square", average(context.state("adadelta.square", 0), f.mul(g, g), spec.rho));
+    Value before = context.state("adadelta.step", 0);
+    Value step = f.mul(f.div(root(before), root(square)), g);
+    context.setState("adadelta.step", average(before, f.mul(step, step), spec.rho));
+    return f.sub(param, times(step, context.learningRate()));
+  }
+
   // param = param (1 - lr wd) - lr sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
   Value lion() {
-    Value m = context.state("lion.m", 0);
+    Value m = context.momentum("lion.m");
     Value direction = f.make<onnx::SignOp>(average(m, grad, spec.beta1));
     context.setState("lion.m", average(m, grad, spec.beta2));
     return f.sub(decayed(param), times(direction, context.learningRate()));
@@ -224,7 +328,7 @@ struct Rule {
   Value muon() {
     MatrixUse use = context.matrixUse();
     if (use == MatrixUse::None) return adam(/*decoupled=*/true);
-    Value m = average(context.state("muon.momentum", 0), grad, spec.momentum);
+    Value m = average(context.momentum("muon.momentum"), grad, spec.momentum);
     context.setState("muon.momentum", m);
     if (spec.nesterov) m = average(m, grad, spec.momentum);
     ArrayRef<int64_t> shape = context.exportedShape();
@@ -238,9 +342,8 @@ struct Rule {
 
 } // namespace
 
-Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &context, Value param, Value grad,
-                  double weightDecay) {
-  Rule rule{f, spec, context, param, grad, weightDecay};
+Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &context, Value param, Value grad) {
+  Rule rule{f, spec, context, param, grad};
   switch (spec.kind) {
   case OptimizerKind::Sgd:
     return rule.sgd();
@@ -258,6 +361,16 @@ Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &co
     return rule.adafactor();
   case OptimizerKind::Muon:
     return rule.muon();
+  case OptimizerKind::RmsProp:
+    return rule.rmsprop();
+  case OptimizerKind::NAdam:
+    return rule.nadam();
+  case OptimizerKind::RAdam:
+    return rule.radam();
+  case OptimizerKind::Adamax:
+    return rule.adamax();
+  case OptimizerKind::Adadelta:
+    return rule.adadelta();
   }
   llvm_unreachable("an optimizer without a rule");
 }

@@ -22,7 +22,7 @@ class _Options(ctypes.Structure):
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
                 ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
-                ("on_lost_data", ctypes.c_void_p)]
+                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int)]
 
 
 class _Metrics(ctypes.Structure):
@@ -39,7 +39,7 @@ def _library():
             break
     else:
         raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
-    if library.cleave_runtime_version() < 6:
+    if library.cleave_runtime_version() < 7:
         raise CleaveError("libcleave_runtime.so is older than this module", 2)
     handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
     for name, result, arguments in [
@@ -70,15 +70,15 @@ def _shape(function, *arguments):
 class Trainer:
     """Trains a plan, a step at a time; the GIL is free meanwhile.
 
-    plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot. data: replaces the
-    recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
+    plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot; overwrite: remove
+    those of another run. data: replaces the recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
     makes a Trainer and is one rank. accept_changes: resume, too, where the model, the loss or the seed is another than in
     the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step under way; the
     step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False, accept_changes=False, on_lost=None):
+                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
@@ -86,7 +86,7 @@ class Trainer:
         self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
                            step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
-                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None)
+                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite))
         self._handle = self._library.cleave_open(_bytes(getattr(plan, "path", plan)), ctypes.byref(options))
         if not self._handle:
             raise self._error(None)

@@ -69,6 +69,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
     std::memcpy(&options, given, given->size);
   }
+  if (options.resume != 0 && options.overwrite != 0) return misuse("cleave_open: resume and overwrite exclude each other");
   Trust trust;
   trust.keys = options.trust_keys ? options.trust_keys : "";
   trust.code = options.trust_code != 0;
@@ -78,6 +79,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.model = options.model ? options.model : "";
   train.snapshots = options.snapshots ? options.snapshots : "";
   train.resume = options.resume != 0;
+  train.overwrite = options.overwrite != 0;
   train.threads = options.threads;
   train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 6
+#define CLEAVE_RUNTIME_VERSION 7
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -32,7 +32,8 @@ typedef struct {
   size_t size;           /* sizeof(cleave_options) */
   const char *data;      /* path in place of the recipe's data.path */
   const char *model;     /* the .onnx file to read weights from, if it moved since compiling */
-  const char *snapshots; /* folder for cleave_snapshot; one that holds another run's is refused without `resume` */
+  const char *snapshots; /* folder for cleave_snapshot; one that holds another run's is refused without `resume`
+                            or `overwrite` */
   int resume;            /* begin from the newest snapshot in that folder, if there is one */
   int threads;           /* a device */
   double step_timeout;   /* seconds: as `cleave run --step-timeout` */
@@ -46,6 +47,7 @@ typedef struct {
    * status 4 when the threads of the step come back; the library ends no process. It calls nothing of the library. */
   void (*on_lost)(const char *why, void *on_lost_data);
   void *on_lost_data;
+  int overwrite; /* another run's snapshots in that folder are removed; since version 7 */
 } cleave_options;
 
 typedef struct {

@@ -9,12 +9,20 @@
 namespace cleave::runtime {
 
 // Learning rate of the `step`-th step, counted from 0. During warmup: peak * (step + 1) / warmup_steps, so that the
-// first step learns and the last warmup step has the peak. After it, with t = (step - warmup) / (total - warmup) in [0,
-// 1]:
-//   constant  peak
-//   linear    peak + (min - peak) t
-//   cosine    min + (peak - min) (1 + cos(pi t)) / 2
-//   step      peak * gamma^(milestones m with step >= m)
+// first step learns and the last warmup step has the peak; with `start`: start + (peak - start) step / warmup_steps,
+// as PyTorch's LinearLR. After it, with n = step - warmup and t = n / (total - warmup) in [0, 1]:
+//   constant         peak
+//   linear           peak + (min - peak) t
+//   cosine           min + (peak - min) (1 + cos(pi t)) / 2
+//   step             peak * gamma^(milestones m with step >= m)
+//   exponential      peak * gamma^n                                        (ExponentialLR)
+//   polynomial       min + (peak - min) (1 - t)^power                      (PolynomialLR)
+//   cosine_restarts  cosine over n in periods, each period_factor times as long as the one before
+//                                                                          (CosineAnnealingWarmRestarts)
+//   wsd              peak, and in the last decay_steps of total_steps to min by `anneal`   (get_wsd_schedule)
+//   one_cycle        no warmup: by `anneal` from start to the peak at warmup_share * total_steps - 1, then to min at
+//                    total_steps - 1                                       (OneCycleLR)
+// anneal: linear, cosine, or sqrt: peak + (min - peak) sqrt(t).
 double learningRate(const plan::Schedule &schedule, int64_t step);
 // Error: a kind that learningRate does not know, or steps that do not fit together.
 Status checkSchedule(const plan::Schedule &schedule);

@@ -1,4 +1,4 @@
-// cleave env: the facts of program and machine that belong into a report of a fault.
+// cleave env: the facts of program and machine that belong in a bug report.
 #include "runtime/base/control_groups.h"
 #include "runtime/base/threads/thread_count.h"
 #include "runtime/engine/probe/gpu_machine.h"
@@ -130,7 +130,7 @@ Status env(const EnvOptions &options) {
 } // namespace
 
 void addEnv(CLI::App &app, int &status) {
-  auto *command = app.add_subcommand("env", "Show program, libraries, machine and variables: for a report of a fault");
+  auto *command = app.add_subcommand("env", "Show the program, its libraries, the machine and variables, for a bug report");
   auto options = std::make_shared<EnvOptions>();
   command->add_flag("--json", options->json, "for programs");
   command->add_option("-o,--output", options->output, "file (default: standard output)");

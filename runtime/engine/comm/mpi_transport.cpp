@@ -99,10 +99,9 @@ public:
     std::erase_if(underWay, [](const Way &way) { return way.message->isDone; });
     return any;
   }
-  // MPI has no sleep of its own: naps that grow while nothing comes, up to 0.2 ms.
+  // MPI has no sleep of its own: others have the core first, then come naps that grow, up to 0.2 ms.
   void wait(int64_t idle) override {
-    if (idle < 200) return;
-    if (idle < 400) {
+    if (idle < 200) {
       std::this_thread::yield();
       return;
     }

@@ -1,5 +1,7 @@
 // The compiler up to the training phase, run by the reference executor in double precision, against the trainings that
 // PyTorch recorded: every loss, gradient norm, step-0 gradient and final parameter.
+#include "compiler/recipe/schedule.h"
+#include "runtime/plan/lr_schedule.h"
 #include "runtime/train/data/zip.h"
 #include "test/unit/golden_reference/golden_model.h"
 #include <cmath>
@@ -78,8 +80,9 @@ void train(const std::string &name, const training::TrainingOptions &options, in
     expectNear(evaluated->at("loss").reals().at(0), model.golden["loss_f64"][0], name + " evaluated");
   }
   for (int64_t step = 0; step < steps; ++step) {
-    auto outcome = model.executor->step(model.batch(step),
-                                        {.step = step + 1, .learningRate = model.recipe.optimizer.lr.at(step + 1)});
+    auto outcome = model.executor->step(
+        model.batch(step),
+        {.step = step + 1, .learningRate = runtime::learningRate(recipe::planned(model.recipe.optimizer.lr), step)});
     ASSERT_TRUE(outcome) << outcome.status().message();
     std::string at = name + " step " + std::to_string(step);
     expectNear(outcome->loss, model.golden["loss_f64"][step], at + " loss");

@@ -2,7 +2,9 @@
 #include "compiler/recipe/keys.h"
 #include "compiler/recipe/model_training.h"
 #include "compiler/recipe/ranges.h"
+#include "compiler/recipe/schedule.h"
 #include "compiler/recipe/words.h"
+#include "runtime/plan/lr_schedule.h"
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -190,28 +192,83 @@ TEST(Recipe, OverridesReplaceAndAdd) {
   EXPECT_THAT(fault(example, {"clip_norm.x=1"}), HasSubstr("--set clip_norm.x=1"));
 }
 
+// What torch 2.x's lr_scheduler of that name gives, and transformers' get_wsd_schedule (a ratio of 0.2).
+TEST(Recipe, SchedulesAreThoseOfPyTorch) {
+  const std::vector<std::pair<std::string, std::vector<double>>> cases = {
+      {"{kind: exponential, peak: 0.5, gamma: 0.9}", {0.5, 0.45, 0.405, 0.3645, 0.32805}},
+      {"{kind: polynomial, peak: 0.5, total_steps: 10, power: 2}",
+       {0.5, 0.405, 0.32, 0.245, 0.18, 0.125, 0.08, 0.045, 0.02, 0.005, 0, 0}},
+      {"{kind: cosine_restarts, peak: 0.5, min: 0.1, period: 4, period_factor: 2}",
+       {0.5, 0.44142135623730949, 0.3, 0.15857864376269051, 0.5, 0.48477590650225733, 0.44142135623730949,
+        0.37653668647301797, 0.3, 0.22346331352698207, 0.15857864376269051, 0.11522409349774265, 0.5,
+        0.49615705608064609, 0.48477590650225733}},
+      {"{kind: one_cycle, peak: 0.5, total_steps: 15}",
+       {0.02, 0.11036244755390395, 0.31340502414951543, 0.47623252829658058, 0.49720771772545586, 0.47524231600673683,
+        0.43326323490558472, 0.3750005, 0.30563101096814466, 0.23131855133348753, 0.15866610924942562,
+        0.094129173025118487, 0.043442132659775645, 0.01110875412627059, 2e-06}},
+      {"{kind: one_cycle, peak: 0.5, total_steps: 15, warmup_share: 0.25, anneal: linear}",
+       {0.02, 0.19454545454545452, 0.36909090909090908, 0.48888893333333333, 0.44444466666666665, 0.4000004,
+        0.35555613333333336, 0.31111186666666668, 0.2666676, 0.22222333333333333}},
+      {"{kind: wsd, peak: 0.5, min: 0.1, start: 0.1, total_steps: 14, warmup_steps: 3, decay_steps: 5}",
+       {0.1, 0.23333333333333334, 0.3666666666666667, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.46180339887498956,
+        0.36180339887498947, 0.23819660112501054, 0.13819660112501053, 0.1, 0.1}},
+      {"{kind: wsd, peak: 0.5, min: 0.1, start: 0.1, total_steps: 14, warmup_steps: 3, decay_steps: 5, anneal: linear}",
+       {0.1, 0.23333333333333334, 0.3666666666666667, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.42, 0.34, 0.26, 0.18, 0.1}},
+      {"{kind: wsd, peak: 0.5, min: 0.1, total_steps: 14, decay_steps: 5, anneal: sqrt}",
+       {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.32111456180001685, 0.24701778718652967, 0.19016133230340665,
+        0.14222912360003367, 0.1}}};
+  for (const auto &[text, rates] : cases) {
+    Result<Recipe> recipe = parseRecipeText("loss: {kind: mse}\noptimizer: {kind: sgd, lr: " + text + "}\n");
+    ASSERT_TRUE(recipe) << recipe.status().message();
+    Result<Recipe> again = parseRecipeText(recipe->resolved());
+    ASSERT_TRUE(again) << again.status().message();
+    for (size_t step = 0; step < rates.size(); ++step)
+      for (const Recipe *one : {&*recipe, &*again})
+        EXPECT_NEAR(runtime::learningRate(planned(one->optimizer.lr), int64_t(step)), rates[step], 1e-15)
+            << text << " " << step;
+  }
+}
+
+TEST(Recipe, StepsOfAScheduleMayBeShares) {
+  auto lr = [](const std::string &text) {
+    return parseRecipeText("loss: {kind: mse}\noptimizer:\n  lr: {kind: wsd, peak: 1, total_steps: 1000, " + text +
+                           "}\n");
+  };
+  Result<Recipe> recipe = lr("warmup_steps: 2.5%, decay_steps: 20%");
+  ASSERT_TRUE(recipe) << recipe.status().message();
+  EXPECT_EQ(recipe->optimizer.lr.warmupSteps, 25);
+  EXPECT_EQ(recipe->optimizer.lr.decaySteps, 200);
+  EXPECT_THAT(lr("decay_steps: 120%").status().message(),
+              HasSubstr("recipe:3: 'optimizer.lr.decay_steps' must be a number of steps or a share from 0% to 100%"));
+  EXPECT_THAT(lr("decay_steps: 90%, warmup_steps: 20%").status().message(),
+              HasSubstr("must be more than warmup_steps"));
+  EXPECT_THAT(lr("decay_steps: 10, power: 2").status().message(),
+              HasSubstr("'optimizer.lr.power' is for kind polynomial, this is wsd"));
+}
+
 TEST(Recipe, SchedulesFollowTheirFormulas) {
   Schedule schedule;
+  auto rate = [&](int64_t step) { return runtime::learningRate(planned(schedule), step - 1); };
   schedule.kind = ScheduleKind::Cosine;
   schedule.peak = 1.0;
   schedule.min = 0.1;
   schedule.warmupSteps = 2;
   schedule.totalSteps = 10;
-  EXPECT_DOUBLE_EQ(schedule.at(1), 0.5);
-  EXPECT_DOUBLE_EQ(schedule.at(2), 1.0);
-  EXPECT_DOUBLE_EQ(schedule.at(3), 1.0);
-  EXPECT_DOUBLE_EQ(schedule.at(7), 0.55); // half way
-  EXPECT_DOUBLE_EQ(schedule.at(11), 0.1);
-  EXPECT_DOUBLE_EQ(schedule.at(500), 0.1);
+  EXPECT_DOUBLE_EQ(rate(1), 0.5);
+  EXPECT_DOUBLE_EQ(rate(2), 1.0);
+  EXPECT_DOUBLE_EQ(rate(3), 1.0);
+  EXPECT_DOUBLE_EQ(rate(7), 0.55); // half way
+  EXPECT_DOUBLE_EQ(rate(11), 0.1);
+  EXPECT_DOUBLE_EQ(rate(500), 0.1);
   schedule.kind = ScheduleKind::Linear;
-  EXPECT_DOUBLE_EQ(schedule.at(5), 1.0 - 0.9 * 2 / 8);
+  EXPECT_DOUBLE_EQ(rate(5), 1.0 - 0.9 * 2 / 8);
   schedule = Schedule();
   schedule.kind = ScheduleKind::Step;
   schedule.peak = 1.0;
   schedule.milestones = {2, 4};
-  EXPECT_DOUBLE_EQ(schedule.at(2), 1.0);
-  EXPECT_DOUBLE_EQ(schedule.at(3), 0.1);
-  EXPECT_NEAR(schedule.at(5), 0.01, 1e-17);
+  EXPECT_DOUBLE_EQ(rate(2), 1.0);
+  EXPECT_DOUBLE_EQ(rate(3), 0.1);
+  EXPECT_NEAR(rate(5), 0.01, 1e-17);
 }
 
 // A name that a model's file gives is no glob, and no node's.
@@ -341,13 +398,15 @@ template <typename Kind> void expectTableIsWhole(int count) {
 
 TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<LossKind>(8);
-  expectTableIsWhole<OptimizerKind>(8);
+  expectTableIsWhole<OptimizerKind>(13);
+  expectTableIsWhole<StateType>(2);
+  expectTableIsWhole<Anneal>(3);
   expectTableIsWhole<Reduction>(2);
   expectTableIsWhole<Precision>(5);
   expectTableIsWhole<Scaling>(2);
   expectTableIsWhole<BatchNorm>(3);
   expectTableIsWhole<Ties>(3);
-  expectTableIsWhole<ScheduleKind>(4);
+  expectTableIsWhole<ScheduleKind>(9);
   expectTableIsWhole<AdamForm>(2);
   expectTableIsWhole<BiasCorrection>(3);
   expectTableIsWhole<DataKind>(6);

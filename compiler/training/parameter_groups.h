@@ -1,0 +1,46 @@
+// Which numbers of the recipe's optimizer a parameter trains with: its group's, and its layer's share of the rate.
+//
+//   ParameterGroups groups(recipe.optimizer, parametersOf(final));
+//   Result<ParameterGroup> own = groups.of(param);     // own->spec.weightDecay, own->rateScale == 0.1
+#pragma once
+#include "compiler/recipe/glob.h"
+#include "dialects/onnx/Onnx.h"
+#include "runtime/base/status.h"
+
+namespace cleave::training {
+
+struct ParameterGroup {
+  recipe::Optimizer spec; // with the group's own numbers
+  double rateScale = 1;   // of the learning rate
+  std::string name;       // of equal numbers, equal
+};
+
+class ParameterGroups {
+public:
+  // `trained`: in the order of the model. `layer_decay` counts their layers.
+  ParameterGroups(const recipe::Optimizer &optimizer, llvm::ArrayRef<onnx::ParamOp> trained);
+
+  // Error: layer_decay finds no layers; pieces of one tensor are in several groups.
+  Result<ParameterGroup> of(onnx::ParamOp param) const;
+
+private:
+  struct Place {
+    bool isExempt = false;       // from weight decay
+    std::optional<size_t> group; // the first that fits
+    int64_t layersAfter = 0;     // with a lower rate
+    bool operator==(const Place &) const = default;
+  };
+  Place placeOf(mlir::DictionaryAttr param) const;
+
+  const recipe::Optimizer &optimizer;
+  recipe::ParameterPatterns noDecay;
+  std::vector<recipe::ParameterPatterns> groups;
+  std::map<std::string, int64_t> layers; // by symbol or piece: 0 before the first block, blocks from 1 on
+  int64_t last = 0;                      // layer
+};
+
+// Layers by the numbers in names: "h.0.attn.w" to "h.11.mlp.b" are layers 1 to 12, names before them in the list layer
+// 0, and those behind layer 13. Empty: no name has a number.
+std::vector<int64_t> layersOf(const std::vector<std::string> &names);
+
+} // namespace cleave::training
