@@ -11,7 +11,7 @@ constexpr Key all[] = {
   {"dims.*", "a dimension of this name. `batch` is the global batch, also for a model that was exported with a fixed one "
              "([models.md](models.md#where-samples-lie))", ""},
   {"loss", "required, unless the [model says](models.md#models-that-say-how-they-train) how it trains", ""},
-  {"loss.kind", "`softmax_cross_entropy`, `nll`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, or `output`: the graph computes the loss", "required"},
+  {"loss.kind", "`softmax_cross_entropy`, `nll`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, `kl_div`, or `output`: the graph computes the loss", "required"},
   {"loss.output", "the graph output that the loss reads", "the only one"},
   {"loss.labels", "the new input: its name, or a map of `name`, `dtype` and `shape`", "`labels`"},
   {"loss.labels.name", "the input's name", "`labels`"},
@@ -19,9 +19,12 @@ constexpr Key all[] = {
   {"loss.labels.shape", "a list of sizes and of names that `dims` binds", "follows from the loss"},
   {"loss.ignore_index", "label that does not count; `null`: none", "-100 for `softmax_cross_entropy` and `nll`"},
   {"loss.label_smoothing", "as in PyTorch, 0 to 1", "0"},
-  {"loss.reduction", "`mean`, `sum`", "`mean`"},
+  {"loss.reduction", "`mean`, `sum`; `kl_div` also `batchmean`: over the batch", "`mean`"},
   {"loss.axis", "axis of the classes", "-1"},
   {"loss.delta", "`huber`: where the square ends", "1"},
+  {"loss.weight", "`softmax_cross_entropy`, `nll`: a weight for each class. A mean divides by the weights of the labels, as in PyTorch", "1 each"},
+  {"loss.pos_weight", "`bce_with_logits`: what positives count, one number or one for each entry of the last dimension", "1"},
+  {"loss.z_loss", "`softmax_cross_entropy`: adds this times (log Σ eˣ)² of each label, which keeps logits small", "0"},
   {"optimizer", "how parameters are updated", "`adamw`"},
   {"optimizer.kind", "`sgd`, `adam`, `adamw`, `adagrad`, `lamb`, `lion`, `adafactor`, `muon`, `rmsprop`, `nadam`, `radam`, `adamax`, `adadelta`. Muon trains the weights of products; other "
                      "parameters train with `adamw` at the same rate", "`adamw`"},

@@ -46,6 +46,23 @@ void readLoss(MapReader reader, Loss &loss) {
   reader.word("reduction", loss.reduction);
   reader.integer("axis", loss.axis);
   reader.number("delta", loss.huberDelta, {.above = 0});
+  reader.numbers("weight", loss.weight, {.least = 0});
+  if (reader.has("pos_weight") && reader.node("pos_weight").IsScalar())
+    reader.number("pos_weight", loss.posWeight.emplace_back(), {.least = 0});
+  else
+    reader.numbers("pos_weight", loss.posWeight, {.least = 0});
+  reader.number("z_loss", loss.zLoss, {.least = 0});
+  auto isFor = [&](const char *key, bool fits, const char *kinds) {
+    if (reader.has(key) && !fits)
+      reader.fail(key, fmt::format("'loss.{}' is for {}, this is {}", key, kinds, toString(loss.kind)));
+  };
+  isFor("weight", overClasses, "softmax_cross_entropy and nll");
+  isFor("pos_weight", loss.kind == LossKind::BceWithLogits, "bce_with_logits");
+  isFor("z_loss", loss.kind == LossKind::SoftmaxCrossEntropy, "softmax_cross_entropy");
+  if (loss.zLoss > 0 && !loss.weight.empty())
+    reader.fail("z_loss", "'loss.z_loss' counts all labels alike, and 'loss.weight' does not: leave one out");
+  if (loss.reduction == Reduction::BatchMean && loss.kind != LossKind::KlDiv)
+    reader.fail("reduction", fmt::format("'loss.reduction' batchmean is for kl_div, this is {}", toString(loss.kind)));
   reader.finish();
 }
 

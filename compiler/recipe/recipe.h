@@ -17,7 +17,7 @@
 
 namespace cleave::recipe {
 
-enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, Output };
+enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, KlDiv, Output };
 enum class OptimizerKind {
   Sgd,
   Adam,
@@ -34,7 +34,7 @@ enum class OptimizerKind {
   Adadelta
 };
 enum class StateType { Parameter, Bf16 };
-enum class Reduction { Mean, Sum };
+enum class Reduction { Mean, Sum, BatchMean };
 enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8 };
 enum class Scaling { Delayed, Current };
 enum class BatchNorm { AsExported, Training, Frozen };
@@ -68,9 +68,12 @@ struct Loss {
   std::optional<int64_t> ignoreIndex;
   double labelSmoothing = 0.0;
   Reduction reduction = Reduction::Mean;
-  int64_t axis = -1;       // class axis of softmax_cross_entropy and nll
-  double huberDelta = 1.0; // key `delta`
-  std::string where;       // "gpt.yaml:3", for errors found later
+  int64_t axis = -1;             // class axis of softmax_cross_entropy and nll
+  double huberDelta = 1.0;       // key `delta`
+  std::vector<double> weight;    // softmax_cross_entropy, nll: of each class
+  std::vector<double> posWeight; // bce_with_logits: of positives, one or one for each entry of the last dimension
+  double zLoss = 0;              // softmax_cross_entropy: of log(sum e^x)^2
+  std::string where;             // "gpt.yaml:3", for errors found later
 };
 
 // The learning rate; runtime/plan/lr_schedule.h has the formulas.

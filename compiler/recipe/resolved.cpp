@@ -67,6 +67,9 @@ void writeLoss(MapWriter &to, const Loss &loss) {
     to.null("ignore_index");
   to.number("label_smoothing", loss.labelSmoothing).word("reduction", toString(loss.reduction));
   to.integer("axis", loss.axis).number("delta", loss.huberDelta);
+  if (!loss.weight.empty()) to.numbers("weight", loss.weight);
+  if (!loss.posWeight.empty()) to.numbers("pos_weight", loss.posWeight);
+  if (loss.zLoss > 0) to.number("z_loss", loss.zLoss);
 }
 
 void writeGroup(MapWriter &to, const OptimizerGroup &group) {

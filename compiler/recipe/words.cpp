@@ -10,6 +10,7 @@ template <> std::span<const Word<LossKind>> words() {
                                              {LossKind::Mse, "mse"},
                                              {LossKind::L1, "l1"},
                                              {LossKind::Huber, "huber"},
+                                             {LossKind::KlDiv, "kl_div"},
                                              {LossKind::Output, "output"}};
   return table;
 }
@@ -34,7 +35,8 @@ template <> std::span<const Word<StateType>> words() {
   return table;
 }
 template <> std::span<const Word<Reduction>> words() {
-  static constexpr Word<Reduction> table[] = {{Reduction::Mean, "mean"}, {Reduction::Sum, "sum"}};
+  static constexpr Word<Reduction> table[] = {
+      {Reduction::Mean, "mean"}, {Reduction::Sum, "sum"}, {Reduction::BatchMean, "batchmean"}};
   return table;
 }
 template <> std::span<const Word<Precision>> words() {

@@ -97,6 +97,9 @@ private:
     }
     SmallVector<int64_t> labelShape(type.getShape());
     std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
+    if (loss.posWeight.size() > 1 && (type.getRank() == 0 || type.getShape().back() != int64_t(loss.posWeight.size())))
+      return error(model) << "pos_weight has " << loss.posWeight.size() << " numbers, for the last dimension of "
+                          << type;
     if (!isClassLoss(loss.kind)) {
       FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
       if (failed(labels)) return failure();
@@ -104,6 +107,9 @@ private:
     }
     int64_t rank = type.getRank(), axis = loss.axis < 0 ? loss.axis + rank : loss.axis;
     if (axis < 0 || axis >= rank) return error(model) << "axis " << loss.axis << " does not fit the output " << type;
+    if (!loss.weight.empty() && type.getDimSize(unsigned(axis)) != int64_t(loss.weight.size()))
+      return error(model) << "weight has " << loss.weight.size() << " numbers, the output " << type << " has "
+                          << type.getDimSize(unsigned(axis)) << " classes";
     StringRef dtype = loss.labels.dtype ? StringRef(*loss.labels.dtype) : StringRef();
     if (loss.kind == LossKind::SoftmaxCrossEntropy && dtype.contains("float")) { // probabilities instead of classes
       FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));

@@ -24,11 +24,22 @@ Value binaryCrossEntropy(Formula f, Value p, Value t) {
   return f.add(stop(value), f.mul(stop(slope), f.sub(p, stop(p))));
 }
 
-// x minus its maximum along `axis`, and the logarithm of the sum of its exponentials (x's shape without `axis`).
-std::pair<Value, Value> shiftedLogits(Formula f, Value x, int64_t axis) {
+// x minus its maximum along `axis`, and without that dimension the logarithm of the sum of z's exponentials, and the
+// maximum.
+struct ShiftedLogits {
+  Value z, logSum, largest;
+};
+ShiftedLogits shiftedLogits(Formula f, Value x, int64_t axis) {
   Value largest = f.make<onnx::StopGradientOp>(f.make<onnx::ReduceMaxOp>(x, axis));
   Value z = f.sub(x, f.expand(largest, tensorType(x).getShape(), axis));
-  return {z, f.make<onnx::LogOp>(f.reduceSum(f.make<onnx::ExpOp>(z), axis))};
+  return {z, f.make<onnx::LogOp>(f.reduceSum(f.make<onnx::ExpOp>(z), axis)), largest};
+}
+
+// z_loss (log sum e^x)^2 of each label, beside its loss.
+Value withZLoss(Formula f, const recipe::Loss &loss, const ShiftedLogits &logits, Value perLabel) {
+  if (loss.zLoss == 0) return perLabel;
+  Value logSum = f.add(logits.logSum, logits.largest);
+  return f.add(perLabel, f.scale(f.mul(logSum, logSum), loss.zLoss));
 }
 
 } // namespace
@@ -41,17 +52,24 @@ LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value lab
   double classes = static_cast<double>(type.getDimSize(axis)), smoothing = loss.labelSmoothing;
   Value index = f.make<onnx::IotaOp>(type.clone(labelsType.getElementType()), axis, ArrayAttr());
   Value isLabel = f.make<onnx::EqualOp>(f.expand(labels, type.getShape(), axis), index);
+  Value weights, own; // of the classes, and of each label's
+  if (!loss.weight.empty()) {
+    weights = f.along(type, axis, loss.weight);
+    own = f.reduceSum(f.only(isLabel, weights), axis);
+  }
+  auto weighted = [&](Value x) { return own ? f.mul(x, own) : x; };
+  auto ofClasses = [&](Value x) { return f.reduceSum(weights ? f.mul(x, weights) : x, axis); };
   Value perLabel;
   if (loss.kind == LossKind::Nll) {
-    perLabel = f.neg(f.reduceSum(f.only(isLabel, x), axis));
+    perLabel = weighted(f.neg(f.reduceSum(f.only(isLabel, x), axis)));
   } else {
-    auto [z, logSum] = shiftedLogits(f, x, axis);
-    Value picked = f.reduceSum(f.only(isLabel, z), axis);
-    if (smoothing == 0)
-      perLabel = f.sub(logSum, picked);
-    else // (1-s) nll + s * mean over classes of -log p
-      perLabel =
-          f.sub(f.sub(logSum, f.scale(picked, 1 - smoothing)), f.scale(f.reduceSum(z, axis), smoothing / classes));
+    const ShiftedLogits logits = shiftedLogits(f, x, axis);
+    perLabel = weighted(f.sub(logits.logSum, f.reduceSum(f.only(isLabel, logits.z), axis)));
+    if (smoothing != 0) { // (1-s) nll + s * mean over classes of -log p
+      Value all = ofClasses(f.sub(f.expand(logits.logSum, type.getShape(), axis), logits.z));
+      perLabel = f.add(f.scale(perLabel, 1 - smoothing), f.scale(all, smoothing / classes));
+    }
+    perLabel = withZLoss(f, loss, logits, perLabel);
   }
   // A label that is no class must not train silently: the loss becomes NaN, which ends the run.
   Value below = f.make<onnx::LessOp>(labels, f.like(labels, 0));
@@ -61,7 +79,9 @@ LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value lab
   if (loss.ignoreIndex) {
     Value ignored = f.make<onnx::EqualOp>(labels, f.like(labels, static_cast<double>(*loss.ignoreIndex)));
     perLabel = f.where(ignored, f.like(perLabel, 0), perLabel);
-    weight = f.total(f.where(ignored, f.like(perLabel, 0), f.like(perLabel, 1)));
+    weight = f.total(f.where(ignored, f.like(perLabel, 0), own ? own : f.like(perLabel, 1)));
+  } else if (own) {
+    weight = f.total(own);
   } else {
     weight = f.constant(scalarLike(x), static_cast<double>(labelsType.getNumElements()));
   }
@@ -73,8 +93,10 @@ LossTerms buildSoftClassLoss(Formula f, const recipe::Loss &loss, Value x, Value
   double classes = static_cast<double>(type.getDimSize(axis)), smoothing = loss.labelSmoothing;
   Value t = f.cast(labels, type.getElementType());
   if (smoothing != 0) t = f.add(f.scale(t, 1 - smoothing), f.like(t, smoothing / classes));
-  auto [z, logSum] = shiftedLogits(f, x, axis);
-  Value each = f.mul(t, f.sub(f.expand(logSum, type.getShape(), axis), z));
+  const ShiftedLogits logits = shiftedLogits(f, x, axis);
+  Value each = f.mul(t, f.sub(f.expand(logits.logSum, type.getShape(), axis), logits.z));
+  if (!loss.weight.empty()) each = f.mul(each, f.along(type, axis, loss.weight));
+  each = withZLoss(f, loss, logits, f.reduceSum(each, axis));
   Value weight = f.constant(scalarLike(x), static_cast<double>(type.getNumElements()) / classes);
   return {f.total(each), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
 }
@@ -88,7 +110,21 @@ LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value l
     break;
   case LossKind::BceWithLogits: { // max(x,0) - x t + log(1 + e^-|x|)
     Value tail = f.make<onnx::Log1pOp>(f.make<onnx::ExpOp>(f.neg(f.make<onnx::AbsOp>(x))));
-    each = f.add(f.sub(f.make<onnx::MaxOp>(x, f.like(x, 0)), f.mul(x, t)), tail);
+    if (loss.posWeight.empty()) {
+      each = f.add(f.sub(f.make<onnx::MaxOp>(x, f.like(x, 0)), f.mul(x, t)), tail);
+      break;
+    }
+    // (1-t) x + (1 + (w-1) t) (max(-x,0) + log(1 + e^-|x|)) with the weight w of positives
+    auto type = tensorType(x);
+    Value w =
+        loss.posWeight.size() == 1 ? f.like(x, loss.posWeight[0]) : f.along(type, type.getRank() - 1, loss.posWeight);
+    Value one = f.like(x, 1), softplus = f.add(f.make<onnx::MaxOp>(f.neg(x), f.like(x, 0)), tail);
+    each = f.add(f.mul(f.sub(one, t), x), f.mul(f.add(one, f.mul(f.sub(w, one), t)), softplus));
+    break;
+  }
+  case LossKind::KlDiv: { // t (log t - x), where 0 log 0 is 0
+    Value isThere = f.make<onnx::GreaterOp>(t, f.like(t, 0));
+    each = f.sub(f.only(isThere, f.mul(t, f.make<onnx::LogOp>(t))), f.mul(t, x));
     break;
   }
   case LossKind::L1:
@@ -105,8 +141,10 @@ LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value l
     each = f.mul(d, d);
   }
   }
-  Value count = f.constant(scalarLike(x), static_cast<double>(tensorType(x).getNumElements()));
-  return {f.total(each), loss.reduction == recipe::Reduction::Mean ? count : Value()};
+  const auto type = tensorType(x);
+  const bool isOfBatch = loss.reduction == recipe::Reduction::BatchMean && type.getRank() > 0;
+  Value count = f.constant(scalarLike(x), static_cast<double>(isOfBatch ? type.getDimSize(0) : type.getNumElements()));
+  return {f.total(each), loss.reduction == recipe::Reduction::Sum ? Value() : count};
 }
 
 } // namespace cleave::training

@@ -23,7 +23,7 @@ LossTerms buildClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value 
 // softmax_cross_entropy against probabilities: `labels` has x's shape and floats.
 LossTerms buildSoftClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels,
                              int64_t axis);
-// bce, bce_with_logits, mse, l1, huber. `labels` has x's shape.
+// bce, bce_with_logits, mse, l1, huber, kl_div. `labels` has x's shape.
 LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels);
 
 } // namespace cleave::training

@@ -47,6 +47,18 @@ public:
     return Op::create(builder, loc, std::forward<Args>(args)...).getOperation()->getResult(0);
   }
   mlir::Value constant(mlir::RankedTensorType type, double value) { return make<ConstantOp>(splatOf(type, value)); }
+  // Numbers along dimension `dim` of `type`, the same in all others.
+  mlir::Value along(mlir::RankedTensorType type, int64_t dim, llvm::ArrayRef<double> numbers) {
+    auto element = mlir::cast<mlir::FloatType>(type.getElementType());
+    llvm::SmallVector<llvm::APFloat> rounded;
+    for (double number : numbers) {
+      bool losesInfo = false;
+      rounded.emplace_back(number).convert(element.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    }
+    auto list = mlir::RankedTensorType::get({static_cast<int64_t>(numbers.size())}, element);
+    mlir::Value constant = make<ConstantOp>(mlir::DenseElementsAttr::get(list, rounded));
+    return make<BroadcastOp>(constant, type.getShape(), dim);
+  }
   mlir::Value like(mlir::Value x, double value) { return constant(tensorType(x), value); }
 
   mlir::Value neg(mlir::Value x) { return make<NegOp>(x); }

@@ -2,6 +2,7 @@
 
     loss_of({"kind": "softmax_cross_entropy", "axis": 1}, outputs, labels)      # a scalar tensor
 """
+import torch
 from torch.nn import functional as F
 
 from cleave._tool import CleaveError
@@ -12,24 +13,43 @@ def _classes_last(loss, output):
     return output.movedim(axis, -1).flatten(0, -2) if output.dim() > 1 else output[None]
 
 
-def _cross_entropy(loss, output, labels, reduction):
+def _numbers(loss, key, output):
+    """The recipe's weights, as the output's type; none: None."""
+    return torch.as_tensor(loss[key], dtype=output.dtype, device=output.device) if loss.get(key) else None
+
+
+def _ignored(loss):
+    """The label that does not count; none: a number that no label is."""
     ignored = loss.get("ignore_index", -100)
-    return F.cross_entropy(_classes_last(loss, output), labels.flatten().long(), reduction=reduction,
-                           ignore_index=-(1 << 40) if ignored is None else ignored,
-                           label_smoothing=loss.get("label_smoothing", 0.0))
+    return -(1 << 40) if ignored is None else ignored
+
+
+def _cross_entropy(loss, output, labels, reduction):
+    logits, ignored = _classes_last(loss, output), _ignored(loss)
+    if labels.is_floating_point():
+        target, ignored = _classes_last(loss, labels), -100
+        counts = torch.ones(logits.shape[0], dtype=logits.dtype)
+    else:
+        target = labels.flatten().long()
+        counts = (target != ignored).to(logits.dtype)
+    value = F.cross_entropy(logits, target, reduction=reduction, weight=_numbers(loss, "weight", output), ignore_index=ignored,
+                            label_smoothing=loss.get("label_smoothing", 0.0))
+    extra = loss.get("z_loss", 0) * (logits.logsumexp(-1).square() * counts).sum()
+    return value + (extra / counts.sum() if reduction == "mean" else extra)
 
 
 def _nll(loss, output, labels, reduction):
-    ignored = loss.get("ignore_index", -100)
     return F.nll_loss(_classes_last(loss, output), labels.flatten().long(), reduction=reduction,
-                      ignore_index=-(1 << 40) if ignored is None else ignored)
+                      weight=_numbers(loss, "weight", output), ignore_index=_ignored(loss))
 
 
 LOSSES = {
     "softmax_cross_entropy": _cross_entropy,
     "nll": _nll,
     "bce": lambda loss, output, labels, how: F.binary_cross_entropy(output, labels, reduction=how),
-    "bce_with_logits": lambda loss, output, labels, how: F.binary_cross_entropy_with_logits(output, labels, reduction=how),
+    "bce_with_logits": lambda loss, output, labels, how: F.binary_cross_entropy_with_logits(
+        output, labels, reduction=how, pos_weight=_numbers(loss, "pos_weight", output)),
+    "kl_div": lambda loss, output, labels, how: F.kl_div(output, labels, reduction=how),
     "mse": lambda loss, output, labels, how: F.mse_loss(output, labels, reduction=how),
     "l1": lambda loss, output, labels, how: F.l1_loss(output, labels, reduction=how),
     "huber": lambda loss, output, labels, how: F.huber_loss(output, labels, reduction=how, delta=loss.get("delta", 1.0)),

@@ -72,4 +72,6 @@ def random_labels(loss, dtype, shape, output, random):
         return random.integers(0, 2, shape).astype(dtype)
     if np.issubdtype(dtype, np.integer):
         return random.integers(0, 2, shape).astype(dtype)
+    if loss["kind"] == "kl_div":
+        return random.random(shape).astype(dtype)
     return random.standard_normal(shape).astype(dtype)
