@@ -11,7 +11,7 @@ Result<Exported> exportSnapshot(const ExportRequest &request, std::vector<std::s
   if (isOnnx && (!request.base.empty() || !request.stripPrefix.empty() || request.dtype != plan::DTYPE_INVALID))
     return Status(ErrorKind::Usage, "--base, --strip-prefix and --dtype are for .safetensors: an .onnx file keeps its "
                                     "own names and types");
-  auto model = TrainedModel::open(request.snapshot, request.model, request.merge, notes);
+  auto model = TrainedModel::open(request, notes);
   if (!model) return model.status();
   const bool hasAdapters = !(*model)->adapters().empty();
   if (isFolder && !hasAdapters)

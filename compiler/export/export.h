@@ -24,6 +24,7 @@ struct ExportRequest {
   plan::DType dtype = plan::DTYPE_INVALID; // of floats; DTYPE_INVALID: as trained
   int64_t shardBytes = int64_t(5) * 1000000000; // of one safetensors file, its header apart
   bool fileNames = false;                       // the .onnx file's names and shapes instead of PyTorch's
+  bool ema = false;                             // the moving averages of the weights
   bool merge = false;                           // adapters are added to the weights that they stand beside
   bool tiedCopies = true;                       // every name of a tied weight, as load_state_dict(strict=True) wants
 };

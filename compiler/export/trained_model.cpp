@@ -17,9 +17,10 @@ using import_::planType;
 using runtime::Shard;
 using runtime::SnapshotManifest;
 
-Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path, const std::string &model, bool merge,
+Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const ExportRequest &request,
                                                          std::vector<std::string> &notes) {
-  auto snapshot = runtime::Snapshot::open(path, [&](const std::string &text) { notes.push_back(text); });
+  const std::string &model = request.model;
+  auto snapshot = runtime::Snapshot::open(request.snapshot, [&](const std::string &text) { notes.push_back(text); });
   if (!snapshot) return snapshot.status();
   std::unique_ptr<TrainedModel> trained(new TrainedModel);
   trained->snapshot = std::move(*snapshot);
@@ -31,6 +32,10 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path
     options.init = {}; // the snapshot has all that it gave
     trained->trainedBy = std::move(*recipe);
   }
+  trained->readsAverages = request.ema;
+  if (request.ema && !trained->trainedBy.ema)
+    return inputError(
+        fmt::format("{}: has no averages of weights: its recipe has no 'ema'", trained->snapshot->path()));
   const std::string &file = model.empty() ? trained->manifest().modelPath : model;
   auto tables = import_::readTables(file, options);
   if (!tables)
@@ -39,7 +44,7 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const std::string &path
   trained->source = std::move(*tables);
   if (trained->trainedBy.lora) CLEAVE_RETURN_IF_ERROR(trained->findAdapters(file, options));
   CLEAVE_RETURN_IF_ERROR(trained->place());
-  if (merge) CLEAVE_RETURN_IF_ERROR(trained->readMerged());
+  if (request.merge) CLEAVE_RETURN_IF_ERROR(trained->readMerged());
   return trained;
 }
 
@@ -132,10 +137,15 @@ plan::DType TrainedModel::dtype(size_t at) const {
   return places.contains(symbol) ? storedType(symbol) : planType(parameter(at).tensor.dataType);
 }
 
+std::string TrainedModel::storedName(const Place &place) const {
+  const auto &tensors = manifest().tensors;
+  const std::string average = runtime::averageName(place.tensor), master = runtime::masterName(place.tensor);
+  if (readsAverages && tensors.contains(average)) return average;
+  return tensors.contains(master) ? master : place.tensor;
+}
+
 plan::DType TrainedModel::storedType(const std::string &symbol) const {
-  const std::string &tensor = places.at(symbol).tensor;
-  auto master = manifest().tensors.find(runtime::masterName(tensor));
-  return master == manifest().tensors.end() ? manifest().tensors.at(tensor).dtype : master->second.dtype;
+  return manifest().tensors.at(storedName(places.at(symbol))).dtype;
 }
 
 bool TrainedModel::hasBoxes(size_t at) const {
@@ -167,14 +177,12 @@ Shard TrainedModel::storedWhole(const std::string &symbol) const {
 Status TrainedModel::readStored(const std::string &symbol, plan::DType dtype, const Shard &box,
                                 std::span<std::byte> out) const {
   const Place &place = places.at(symbol);
-  const std::string master = runtime::masterName(place.tensor);
   Shard stored = box;
   if (place.piece >= 0) {
     stored.begin.insert(stored.begin.begin(), place.piece);
     stored.size.insert(stored.size.begin(), 1);
   }
-  Status status =
-      snapshot->read(manifest().tensors.contains(master) ? master : place.tensor, dtype, place.shape, stored, out);
+  Status status = snapshot->read(storedName(place), dtype, place.shape, stored, out);
   snapshot->releasePages();
   return status;
 }

@@ -1,5 +1,6 @@
 // A model's parameters with the values of a snapshot: those of the model's file where it has none, as for constants.
 #pragma once
+#include "compiler/export/export.h"
 #include "compiler/import/model_tables.h"
 #include "compiler/recipe/recipe.h"
 #include "runtime/train/state/snapshot.h"
@@ -21,11 +22,10 @@ std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes
 
 class TrainedModel {
 public:
-  // `model`: the .onnx file, if it moved. `merge`: weights are read with their adapters. `notes`: why newer snapshots
-  // of a folder are not taken. Errors: no whole snapshot, a
-  // model whose parameters are not the snapshot's, adapters to merge into quantized weights.
-  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model, bool merge,
-                                                    std::vector<std::string> &notes);
+  // The request's snapshot, model, merge and ema. `notes`: why newer snapshots of a folder are not taken. Errors: no
+  // whole snapshot, one without averages, a model whose parameters are not the snapshot's, adapters to merge into
+  // quantized weights.
+  static Result<std::unique_ptr<TrainedModel>> open(const ExportRequest &request, std::vector<std::string> &notes);
 
   const import_::ModelTables &tables() const { return *source; }
   const import_::Parameter &parameter(size_t at) const { return source->parameters.parameters[at]; }
@@ -64,12 +64,15 @@ private:
   Status readStored(const std::string &symbol, plan::DType dtype, const runtime::Shard &box,
                     std::span<std::byte> out) const;
   void addAdapter(const MergedAdapter &merged, const runtime::Shard &box, std::span<std::byte> out) const;
+  // The snapshot's tensor that is read for it: its average, its fp32 copy, or itself.
+  std::string storedName(const Place &place) const;
   plan::DType storedType(const std::string &symbol) const;
   runtime::Shard storedWhole(const std::string &symbol) const;
 
   std::unique_ptr<runtime::Snapshot> snapshot;
   std::unique_ptr<import_::ModelTables> source;
   recipe::Recipe trainedBy;
+  bool readsAverages = false;
   std::vector<TrainedAdapter> found;
   std::map<size_t, MergedAdapter> merged; // by parameter
   std::map<std::string, Place> places;    // by symbol

@@ -517,6 +517,13 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   reader.integer("seed", seed, {.least = 0});
   recipe.seed = static_cast<uint64_t>(seed);
   if (reader.has("data")) readData(reader.map("data"), file, recipe.data.emplace());
+  if (reader.has("ema")) {
+    MapReader ema = reader.map("ema");
+    recipe.ema.emplace();
+    ema.number("decay", recipe.ema->decay, betaRange);
+    ema.integer("every", recipe.ema->every, {.least = 1});
+    ema.finish();
+  }
   if (reader.has("eval")) {
     MapReader eval = reader.map("eval");
     recipe.eval.emplace();

@@ -200,6 +200,12 @@ struct Data {
   std::string where;
 };
 
+// A moving average of the weights, which the evaluation reads.
+struct Ema {
+  double decay = 0.999;
+  int64_t every = 1; // steps
+};
+
 struct Eval {
   int64_t every = 0; // steps; 0: no evaluation
   int64_t batches = 10;
@@ -243,6 +249,7 @@ struct Recipe {
   std::vector<NormGroup> gradNorms;
   uint64_t seed = 0;
   std::optional<Data> data; // absent: `cleave run` asks for --data
+  std::optional<Ema> ema;
   std::optional<Eval> eval;
   std::string file;                         // as given; "recipe" from text
   std::set<std::string> given;              // dotted keys that have a value

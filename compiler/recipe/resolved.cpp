@@ -238,6 +238,7 @@ std::string Recipe::resolved() const {
     });
   to.integer("seed", static_cast<int64_t>(seed));
   if (data) to.map("data", [&] { writeData(to, *data); });
+  if (ema) to.map("ema", [&] { to.number("decay", ema->decay).integer("every", ema->every); });
   if (eval) to.map("eval", [&] { writeEval(to, *eval); });
   return to.finish();
 }

@@ -23,6 +23,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createFreezeRows(recipe));
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
+  passes.addPass(createAverageWeights(recipe));
   if (scaled) passes.addPass(createSkipOverflow(recipe));
   if (options.delayWeights) passes.addPass(createDelayWeights());
   passes.addPass(createVerifyTraining());
@@ -39,6 +40,7 @@ void registerAccumulateGradients();
 void registerFreezeRows();
 void registerClipGradients();
 void registerApplyOptimizer();
+void registerAverageWeights();
 void registerDelayWeights();
 void registerVerifyTraining();
 void registerLowerPrecision();
@@ -69,6 +71,7 @@ void registerTrainingPasses() {
   registerFreezeRows();
   registerClipGradients();
   registerApplyOptimizer();
+  registerAverageWeights();
   registerDelayWeights();
   registerVerifyTraining();
   registerLowerPrecision();

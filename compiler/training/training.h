@@ -16,6 +16,7 @@
 //   FreezeRows           rows that the recipe freezes have no gradient
 //   ClipGradients        computes grad_norm, scales the gradients
 //   ApplyOptimizer       writes parameters and optimizer state
+//   AverageWeights       (with `ema`) keeps a moving average of the parameters, which @evaluate reads
 //   DelayWeights         (option) gradients are taken at the weights before the last update
 //   VerifyTraining       checks what the later phases rely on
 // With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipOverflow after
@@ -68,6 +69,7 @@ std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &opt
 std::unique_ptr<mlir::Pass> createFreezeRows(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createAverageWeights(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createQuantizeProducts(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createUpdateScales(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);

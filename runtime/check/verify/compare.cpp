@@ -7,6 +7,7 @@
 #include "runtime/engine/comm/local.h"
 #include "runtime/engine/executor/executor.h"
 #include "runtime/plan/lr_schedule.h"
+#include "runtime/plan/master_weights.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
@@ -59,6 +60,13 @@ std::string differingCopies(Executor &executor, const plan::Parameter &parameter
   return "";
 }
 
+// The parameter that a tensor is a version or an average of; its own name of another one.
+std::string weightOf(const std::string &tensor) {
+  for (std::string_view prefix : {previousPrefix, std::string_view(averagePrefix)})
+    if (tensor.starts_with(prefix)) return tensor.substr(prefix.size());
+  return tensor;
+}
+
 // Elements whose gradient is only rounding noise: an optimizer that divides by the gradient's own size (Adam and its
 // kind) turns that noise into full-sized steps, so they cannot agree and prove nothing. Told by the reference's first
 // moment: below 1e-6 of the largest of all moments.
@@ -71,8 +79,7 @@ public:
   }
   // Empty: compare everything.
   std::vector<bool> of(const std::string &parameter) const {
-    auto moment =
-        state.find(prefix + parameter.substr(parameter.starts_with(previousPrefix) ? previousPrefix.size() : 0));
+    auto moment = state.find(prefix + weightOf(parameter));
     if (moment == state.end()) return {};
     std::vector<bool> noise;
     for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
@@ -306,7 +313,7 @@ private:
     return parameter.snapshot() && isFloat(parameter.dtype()) && exact->state.contains(parameter.name());
   }
   static std::vector<bool> maskOf(const NoiseMask &noise, const plan::Parameter &parameter) {
-    bool weight = parameter.role() == plan::Parameter::PARAMETER || parameter.name().starts_with(previousPrefix);
+    bool weight = parameter.role() == plan::Parameter::PARAMETER || weightOf(parameter.name()) != parameter.name();
     return weight ? noise.of(parameter.name()) : std::vector<bool>{};
   }
 

@@ -1,0 +1,107 @@
+// AverageWeights: with the recipe's `ema` every trained parameter has a moving average in fp32, "ema/NAME", which
+// @evaluate reads in its place. After an update
+//
+//   ema = decay ema + (1 - decay) parameter        in every `every`-th step
+//
+// Until the first average it is the parameter itself, as in torch.optim.swa_utils.AveragedModel.
+#include "compiler/training/recipe_pass.h"
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
+#include "runtime/plan/master_weights.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+using cleave::onnx::tensorType;
+
+namespace cleave::training {
+namespace {
+
+class AverageWeights : public RecipePass<AverageWeights> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AverageWeights)
+  using RecipePass::RecipePass;
+  StringRef getArgument() const final { return "average-weights"; }
+  StringRef getDescription() const final { return "keep a moving average of the weights, and evaluate it"; }
+
+  void runOnOperation() override {
+    func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
+    if (!final) return signalPassFailure();
+    if (!recipe.ema) return;
+    SymbolTable symbols(getOperation());
+    PhaseBuilder builder(final, Phase::Update);
+    const Due due = countSteps(final, builder, symbols);
+    for (auto write : llvm::to_vector(final.getOps<onnx::WriteOp>())) {
+      auto param = symbols.lookup<onnx::ParamOp>(write.getParamAttr().getAttr());
+      if (param && param.getRole() == "parameter") average(final, builder, symbols, write, param, due);
+    }
+    if (auto evaluate = symbols.lookup<func::FuncOp>("evaluate")) readAverages(evaluate, symbols);
+  }
+
+private:
+  struct Due {
+    Value isFirst, now; // no average was made yet; this step makes one
+  };
+  // Persistent scalars: averages made, and steps since the last one.
+  Due countSteps(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols) {
+    Location loc = NameLoc::get(builder.getStringAttr("ema"));
+    Formula f(builder, loc);
+    auto scalar = RankedTensorType::get({}, builder.getF32Type());
+    auto counter = [&](StringRef name) {
+      addPersistent(final, symbols, name, scalar, "optimizer_state", 0);
+      return onnx::ReadOp::create(builder, loc, scalar, FlatSymbolRefAttr::get(builder.getContext(), name)).getValue();
+    };
+    auto write = [&](StringRef name, Value value) {
+      onnx::WriteOp::create(builder, loc, FlatSymbolRefAttr::get(builder.getContext(), name), value);
+    };
+    Value made = counter("ema.made"), waited = counter("ema.waited");
+    Value next = f.add(waited, f.like(waited, 1));
+    Value now = f.make<onnx::GreaterOrEqualOp>(next, f.like(next, static_cast<double>(recipe.ema->every)));
+    write("ema.waited", f.where(now, f.like(next, 0), next));
+    write("ema.made", f.where(now, f.like(made, 1), made));
+    return {f.make<onnx::LessOp>(made, f.like(made, 1)), now};
+  }
+
+  void average(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols, onnx::WriteOp write,
+               onnx::ParamOp param, const Due &due) {
+    Location loc = write.getLoc();
+    Formula f(builder, loc);
+    Type f32 = builder.getF32Type();
+    const std::string name = runtime::averageName(param.getSymName().str());
+    auto type = cast<RankedTensorType>(cast<RankedTensorType>(param.getType()).clone(f32));
+    addPersistent(final, symbols, name, type, "optimizer_state", 0, FlatSymbolRefAttr::get(param.getSymNameAttr()));
+    auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
+    Value before = onnx::ReadOp::create(builder, loc, type, symbol), now = f.cast(write.getValue(), f32);
+    const double decay = recipe.ema->decay;
+    Value next = f.add(f.scale(before, decay), f.scale(now, 1 - decay));
+    next = f.where(f.spread(due.now, type.getShape()), next, before);
+    next = f.where(f.spread(due.isFirst, type.getShape()), now, next);
+    onnx::WriteOp::create(builder, loc, symbol, next);
+  }
+
+  void readAverages(func::FuncOp evaluate, SymbolTable &symbols) {
+    for (auto read : llvm::to_vector(evaluate.getOps<onnx::ReadOp>())) {
+      const std::string name = runtime::averageName(read.getParam().str());
+      auto param = symbols.lookup<onnx::ParamOp>(name);
+      if (!param) continue;
+      OpBuilder builder(read);
+      Formula f(builder, read.getLoc());
+      auto made = onnx::ReadOp::create(builder, read.getLoc(), param.getType(),
+                                       FlatSymbolRefAttr::get(builder.getContext(), name));
+      Value value = f.cast(made.getValue(), tensorType(read.getValue()).getElementType());
+      for (Operation *op : {made.getOperation(), value.getDefiningOp()})
+        op->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Forward)));
+      read.getValue().replaceAllUsesWith(value);
+      read.erase();
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAverageWeights(const recipe::Recipe &recipe) {
+  return std::make_unique<AverageWeights>(recipe);
+}
+void registerAverageWeights() { PassRegistration<AverageWeights>(); }
+
+} // namespace cleave::training
