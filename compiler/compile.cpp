@@ -11,6 +11,7 @@
 #include "compiler/recipe/glob.h"
 #include "compiler/recipe/schedule.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/atomic_file.h"
@@ -51,6 +52,10 @@ struct Planned {
     made.import = imported;
     for (const import_::TensorRole &one : pipeline->tensors())
       made.tensors.push_back({one.name, one.shape, one.role, one.why});
+    const mlir::SymbolTable symbols(pipeline->step());
+    for (report::ParameterLayout &row : made.parameters)
+      if (auto param = symbols.lookup<onnx::ParamOp>(row.name))
+        if (auto group = param->getAttrOfType<mlir::StringAttr>(training::groupName)) row.group = group.str();
     return made;
   }
 };

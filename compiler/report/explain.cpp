@@ -108,6 +108,7 @@ std::string parameterLine(const ParameterLayout &row) {
   std::string out = fmt::format("{} [{}] (parameter)\n  lies    {}", row.name, fmt::join(row.dims, ","), row.parameter);
   out += row.state.empty() ? std::string(", frozen")
                            : fmt::format(", gradient {}, state {}, ZeRO stage {}", row.gradient, row.state, row.zero);
+  if (!row.group.empty()) out += "\n  trains with " + row.group;
   constexpr size_t shown = 8;
   out += fmt::format("\n  read by {}", row.readers.empty() ? "nothing" : "");
   out += fmt::format("{}", fmt::join(row.readers | std::views::take(shown), ", "));

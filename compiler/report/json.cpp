@@ -313,7 +313,8 @@ Report reportOf(const Json &json) {
             entry.at("state"),
             entry.at("dims"),
             entry.value("zero", 0),
-            entry.value("readers", std::vector<std::string>())};
+            entry.value("readers", std::vector<std::string>()),
+            entry.value("group", "")};
   });
   report.tensorCollectives = listOf<planner::TensorCollective>(
       json.value("tensor_collectives", Json::array()), [](const Json &entry) -> planner::TensorCollective {
@@ -427,7 +428,7 @@ std::string renderJson(const Report &report) {
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});
   for (const Alternative &row : report.alternatives) json["alternatives"].push_back(alternativeJson(row));
-  for (const ParameterLayout &row : report.parameters)
+  for (const ParameterLayout &row : report.parameters) {
     json["parameters"].push_back({{"name", row.name},
                                   {"dims", row.dims},
                                   {"layout", row.parameter},
@@ -435,6 +436,8 @@ std::string renderJson(const Report &report) {
                                   {"state", row.state},
                                   {"zero", row.zero},
                                   {"readers", row.readers}});
+    if (!row.group.empty()) json["parameters"].back()["group"] = row.group;
+  }
   for (const planner::TensorCollective &row : report.tensorCollectives)
     json["tensor_collectives"].push_back({{"tensor", row.tensor},
                                           {"alike", row.alike},

@@ -197,6 +197,7 @@ public:
         param.emitError(group.status().message());
         return signalPassFailure();
       }
+      if (!group->told.empty()) param->setAttr(groupName, builder.getStringAttr(group->told));
       context.begin(param, loc, *group);
       auto type = cast<RankedTensorType>(param.getType());
       Value old = onnx::ReadOp::create(builder, loc, type, result.gradientOf);

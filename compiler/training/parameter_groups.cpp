@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <set>
 
 using namespace mlir;
@@ -76,7 +77,8 @@ ParameterGroups::ParameterGroups(const recipe::Optimizer &optimizer, ArrayRef<on
 
 ParameterGroups::Place ParameterGroups::placeOf(DictionaryAttr param) const {
   const recipe::ParameterNames names = namesOf(param);
-  Place place{.isExempt = noDecay.match(names).has_value()};
+  Place place;
+  place.isExempt = noDecay.match(names).has_value();
   for (size_t i = 0; i < groups.size() && !place.group; ++i)
     if (groups[i].match(names)) place.group = i;
   if (auto layer = layers.find(names.name); layer != layers.end()) place.layersAfter = last - layer->second;
@@ -95,23 +97,33 @@ Result<ParameterGroup> ParameterGroups::of(onnx::ParamOp param) const {
       return inputError(fmt::format("optimizer.no_decay, groups or layer_decay name some of {}, which are one tensor "
                                     "here: name all of them, or none",
                                     param.getSymName().str()));
-  ParameterGroup own{.spec = optimizer};
+  ParameterGroup own;
+  own.spec = optimizer;
+  std::vector<std::string> told;
   if (place.isExempt) own.spec.weightDecay = 0;
   if (place.group) {
     const recipe::OptimizerGroup &group = optimizer.groups[*place.group];
+    auto take = [&](const char *what, const std::optional<double> &given, double &value) {
+      if (!given) return;
+      value = *given;
+      told.push_back(fmt::format("{} {}", what, value));
+    };
     own.rateScale = group.rateScale;
+    if (group.kind && *group.kind != optimizer.kind) told.push_back(toString(*group.kind));
     own.spec.kind = group.kind.value_or(own.spec.kind);
-    own.spec.beta1 = group.beta1.value_or(own.spec.beta1);
-    own.spec.beta2 = group.beta2.value_or(own.spec.beta2);
-    own.spec.eps = group.eps.value_or(own.spec.eps);
-    own.spec.weightDecay = group.weightDecay.value_or(own.spec.weightDecay);
-    own.spec.momentum = group.momentum.value_or(own.spec.momentum);
+    take("weight decay", group.weightDecay, own.spec.weightDecay);
+    take("beta1", group.beta1, own.spec.beta1);
+    take("beta2", group.beta2, own.spec.beta2);
+    take("eps", group.eps, own.spec.eps);
+    take("momentum", group.momentum, own.spec.momentum);
     own.name = fmt::format("group {}", *place.group);
   }
   if (place.layersAfter > 0) {
     own.rateScale *= std::pow(*optimizer.layerDecay, static_cast<double>(place.layersAfter));
     own.name += fmt::format(" layer {}", last - place.layersAfter);
   }
+  if (own.rateScale != 1) told.insert(told.begin(), fmt::format("lr x {:.4g}", own.rateScale));
+  own.told = fmt::format("{}", fmt::join(told, ", "));
   return own;
 }
 

@@ -42,6 +42,9 @@ namespace cleave::training {
 // Attributes of a module whose graph computes the loss: its coefficients, and the node in the way (graph_loss.h).
 inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
 
+// On a parameter: what it trains with other than the optimizer's numbers, for the report.
+inline constexpr llvm::StringLiteral groupName = "cleave.group";
+
 // On a module in fp8: which products are in 8 bits, for the report.
 inline constexpr llvm::StringLiteral fp8NoteName = "cleave.fp8";
 

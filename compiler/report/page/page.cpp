@@ -34,10 +34,14 @@ std::vector<Row> parameterRows(const Report &report) {
     for (const std::string &name : report.nodes[i].choice.nodes) operations.emplace(name, i);
   std::map<std::vector<std::string>, size_t> places;
   std::vector<std::vector<std::string>> names;
+  const bool hasGroups =
+      std::ranges::any_of(report.parameters, [](const ParameterLayout &one) { return !one.group.empty(); });
   std::vector<Row> rows = {{"name", "dimensions", "layout", "optimizer state"}};
+  if (hasGroups) rows[0].push_back("trains with");
   for (const ParameterLayout &one : report.parameters) {
-    const Row cells = {fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter,
-                       one.state.empty() ? "frozen" : one.state};
+    Row cells = {fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter,
+                 one.state.empty() ? "frozen" : one.state};
+    if (hasGroups) cells.push_back(one.group);
     std::vector<std::string> key = cells;
     for (const std::string &reader : one.readers) {
       const auto operation = operations.find(reader);
@@ -47,7 +51,8 @@ std::vector<Row> parameterRows(const Report &report) {
     const auto [place, isNew] = places.try_emplace(key, names.size());
     if (isNew) {
       names.emplace_back();
-      rows.push_back({"", cells[0], cells[1], cells[2]});
+      cells.insert(cells.begin(), "");
+      rows.push_back(cells);
     }
     names[place->second].push_back(one.name);
   }
