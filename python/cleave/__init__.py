@@ -13,8 +13,9 @@ from cleave._tool import CleaveError, tool_path
 from cleave.check import ImportCheck, ImportMismatch, check_import
 from cleave.compiling import Plan, compile, estimate
 from cleave.export import export, without_weights
+from cleave.fitting import fit
 from cleave.reports import Comparison, Report
 from cleave.training import Metrics, Trainer, load_into
 
 __all__ = ["CleaveError", "Comparison", "ImportCheck", "ImportMismatch", "Metrics", "Plan", "Report", "Trainer", "check_import",
-           "compile", "estimate", "export", "load_into", "tool_path", "without_weights"]
+           "compile", "estimate", "export", "fit", "load_into", "tool_path", "without_weights"]

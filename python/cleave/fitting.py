@@ -1,0 +1,78 @@
+"""Training a torch module on the batches of a loader, in one call."""
+import contextlib
+import inspect
+import pathlib
+import tempfile
+
+from cleave._tool import CleaveError
+from cleave.compiling import compile
+from cleave.training import Trainer, load_into
+
+
+def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", callbacks=(), snapshots=None, resume=False,
+        overwrite=False, **options):
+    """Trains `module` on the batches of `loader`, such as a torch DataLoader, and loads the weights back into it.
+
+    A batch is (inputs..., labels), or a dictionary of keyword inputs with `labels` among them; where the module computes the
+    loss (kind: output), all of it are inputs. All batches have one size, which is `dims.batch` unless the recipe has it.
+    callbacks: called as callback(trainer, metrics) after each step; the training ends where one returns True. snapshots,
+    resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
+    """
+    own_loss = isinstance(recipe, dict) and recipe.get("loss", {}).get("kind") == "output"
+    label = None if own_loss else labels
+    first = next(iter(loader), None)
+    if first is None:
+        raise CleaveError("the loader has no batch", 2)
+    inputs, _ = _parts(first, label)
+    named = _named(module, inputs)
+    if isinstance(recipe, dict):
+        batch = next((tensor.shape[0] for tensor in named.values() if tensor.dim() > 0), 1)
+        recipe = {**recipe, "dims": {"batch": batch, **recipe.get("dims", {})}}
+    history = []
+    with contextlib.ExitStack() as stack:
+        folder = snapshots or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cleave-")), "snapshots")
+        plan = compile(module, recipe, cluster, example=inputs if isinstance(inputs, dict) else tuple(inputs), **options)
+        trainer = stack.enter_context(Trainer(plan, snapshots=folder, resume=resume, overwrite=overwrite))
+        for _ in range(epochs):
+            if any(not _step(trainer, module, batch, label, callbacks, history) for batch in loader):
+                break
+        trainer.save()
+        load_into(module, folder)
+    return history
+
+
+def _step(trainer, module, batch, label, callbacks, history):
+    """False where a callback ends the training."""
+    inputs, target = _parts(batch, label)
+    arrays = {**_named(module, inputs), **({} if target is None else {label: target})}
+    for name, array in arrays.items():
+        wanted = trainer.inputs[name][1] if name in trainer.inputs else tuple(array.shape)
+        if array.dim() and wanted and array.shape[0] != wanted[0]:
+            raise CleaveError(f"a batch of the loader has {array.shape[0]} samples, the plan's have {wanted[0]}; DataLoader's "
+                              "drop_last=True leaves an unfilled last batch out", 2)
+    history.append(trainer.step({name: array for name, array in arrays.items() if name in trainer.inputs}))
+    return not any([callback(trainer, history[-1]) for callback in callbacks])
+
+
+def _parts(batch, label):
+    """(inputs, labels) of a batch; `label`: the name of the labels, or None where all of the batch are inputs."""
+    if isinstance(batch, dict):
+        if label is not None and label not in batch:
+            raise CleaveError(f"a batch of the loader has no {label!r}; it has {', '.join(batch)}", 2)
+        return {key: value for key, value in batch.items() if key != label}, batch.get(label)
+    parts = list(batch) if isinstance(batch, (list, tuple)) else [batch]
+    if label is not None and len(parts) < 2:
+        raise CleaveError("a batch of the loader is one tensor: give (inputs, labels), or a dictionary with the labels", 2)
+    return (parts, None) if label is None else (parts[:-1], parts[-1])
+
+
+def _named(module, inputs):
+    """The tensors of `inputs` by the names that an export gives them."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from cleave.export.example import Example
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    leaves = [leaf for leaf in pytree.tree_leaves(list(bound.values())) if isinstance(leaf, torch.Tensor)]
+    return dict(zip(Example(tuple(args), kwargs).names(module), leaves))

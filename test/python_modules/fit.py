@@ -1,0 +1,69 @@
+"""cleave.fit beside PyTorch's own loop: losses, weights, callbacks, snapshots, and what it refuses."""
+import copy
+import tempfile
+import warnings
+
+import cleave
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+RECIPE = {"loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
+
+
+class Two(nn.Module):
+    """Two inputs, in another order than the names'."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 3), nn.Linear(6, 3)
+
+    def forward(self, wide, narrow):
+        return self.a(narrow) + self.b(wide)
+
+
+def refused(call, words):
+    try:
+        call()
+    except cleave.CleaveError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def main():
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    wide, narrow, labels = torch.randn(32, 6), torch.randn(32, 4), torch.randint(0, 3, (32,))
+    loader = DataLoader(TensorDataset(wide, narrow, labels), batch_size=8)
+    net = Two()
+    torchs, losses = copy.deepcopy(net), []
+    optimizer = torch.optim.AdamW(torchs.parameters(), 1e-2)
+    for _ in range(2):
+        for a, b, target in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(torchs(a, b), target)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    named = [{"wide": a, "narrow": b, "labels": target} for a, b, target in loader]
+    for batches, split in (loader, {}), (named, {"mesh": "dp=2"}):
+        own = copy.deepcopy(net)
+        told = cleave.fit(own, batches, RECIPE, cluster="cpu:2", epochs=2, **split)
+        assert max(abs(one.loss - value) / value for one, value in zip(told, losses, strict=True)) < 2e-5, (told, losses)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(own.parameters(), torchs.parameters()))
+    with tempfile.TemporaryDirectory() as folder:
+        first = cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", callbacks=[lambda trainer, metrics: metrics.step == 4])
+        assert len(first) == 4
+        own = copy.deepcopy(net)
+        rest = cleave.fit(own, loader, RECIPE, snapshots=f"{folder}/s", resume=True)
+        assert rest[-1].step == 8 and abs(rest[-1].loss - losses[-1]) < 1e-5
+        refused(lambda: cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s"), "snapshot")
+        assert cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", overwrite=True)[0].step == 1
+    refused(lambda: cleave.fit(net, DataLoader(TensorDataset(wide[:12], narrow[:12], labels[:12]), batch_size=8), RECIPE), "drop_last=True")
+    refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
+    refused(lambda: cleave.fit(net, [{"wide": wide, "narrow": narrow}], RECIPE), "no 'labels'")
+    print("fit: as expected")
+
+
+main()
