@@ -82,6 +82,7 @@ class Trainer:
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
+        self._snapshots = snapshots
         tell = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
         self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
@@ -153,6 +154,13 @@ class Trainer:
         """Writes a snapshot into the folder `snapshots`."""
         self._check(self._library.cleave_snapshot(self._handle))
 
+    def state_dict(self, **options):
+        """PyTorch's state_dict of the module that was exported, by way of a snapshot. Keys are flags of `cleave export`."""
+        if self._snapshots is None:
+            raise CleaveError("state_dict() writes a snapshot first: give the Trainer a folder of `snapshots`", 2)
+        self.save()
+        return _state_dict(self._snapshots, options)
+
     def close(self):
         if self._handle:
             self._library.cleave_close(self._handle)
@@ -168,17 +176,22 @@ class Trainer:
         self.close()
 
 
-def load_into(module, snapshots, strict=True, **options):
-    """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
+def _state_dict(snapshots, options):
     from cleave.compiling import _flags
     try:
         from safetensors.torch import load_file
     except ImportError as error:
-        raise CleaveError(f"load_into() needs torch and safetensors: {error}", 2) from None
-    if any(parameter.is_meta for parameter in module.parameters()):
-        raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
-                          "without_weights()", 2)
+        raise CleaveError(f"PyTorch's state_dict needs torch and safetensors: {error}", 2) from None
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))
-        return module.load_state_dict(load_file(str(path)), strict=strict)
+        return load_file(str(path))
+
+
+def load_into(module, snapshots, strict=True, **options):
+    """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
+                          "without_weights()", 2)
+    state = _state_dict(snapshots, options)
+    return module.load_state_dict(state, strict=strict)

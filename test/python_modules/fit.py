@@ -60,6 +60,11 @@ def main():
         assert rest[-1].step == 8 and abs(rest[-1].loss - losses[-1]) < 1e-5
         refused(lambda: cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s"), "snapshot")
         assert cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", overwrite=True)[0].step == 1
+        plan = cleave.compile(own, {"dims": {"batch": 8}, **RECIPE}, "cpu:2", example=(wide[:2], narrow[:2]))
+        with cleave.Trainer(plan, snapshots=f"{folder}/t") as trainer:
+            assert all(torch.equal(value, own.state_dict()[name]) for name, value in trainer.state_dict().items())
+        with cleave.Trainer(plan) as trainer:
+            refused(trainer.state_dict, "folder of `snapshots`")
     refused(lambda: cleave.fit(net, DataLoader(TensorDataset(wide[:12], narrow[:12], labels[:12]), batch_size=8), RECIPE), "drop_last=True")
     refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
     refused(lambda: cleave.fit(net, [{"wide": wide, "narrow": narrow}], RECIPE), "no 'labels'")

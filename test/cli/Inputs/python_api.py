@@ -1,6 +1,7 @@
 """Uses the module `cleave` as a person would: python_api.py MODEL FOLDER (of mlp: x [batch, 20], 10 classes)"""
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -56,6 +57,11 @@ def refused(call, status, *words):
         raise AssertionError(f"not refused: {words}")
 
 
+shutil.copytree(folder / "snaps", folder / "others")
+refused(lambda: cleave.Trainer(plan, snapshots=folder / "others"), 1, "others")
+refused(lambda: cleave.Trainer(plan, snapshots=folder / "others", resume=True, overwrite=True), 2, "exclude each other")
+with cleave.Trainer(plan, snapshots=folder / "others", overwrite=True) as trainer:
+    assert trainer.steps_done == 0
 with cleave.Trainer(plan) as trainer:
     refused(lambda: trainer.step({"y": x}), 2, "no input 'y'", "input, labels")
     refused(lambda: trainer.step({"input": x[:4]}), 2, "(8, 20)", "(4, 20)")
@@ -84,6 +90,7 @@ comparison = cleave.estimate(model, recipe, ["h100-80g:1", "h100-80g:2"])
 assert [row[:2] for row in comparison.rows] == [("h100-80g:1", 1), ("h100-80g:2", 2)] and "h100-80g:2" in str(comparison)
 sys.modules.update({"pandas": None, "safetensors": None})  # they are not installed
 refused(comparison.to_pandas, 2, "needs pandas")
-refused(lambda: cleave.load_into(None, folder / "snaps"), 2, "needs torch and safetensors")
+module = type("Module", (), {"parameters": lambda self: []})()
+refused(lambda: cleave.load_into(module, folder / "snaps"), 2, "needs torch and safetensors")
 assert "the split computes what the unsplit model computes" in plan.verify()
 print("python: as expected")
