@@ -9,6 +9,7 @@
 #include "runtime/engine/executor/executor.h"
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/data/sampler.h"
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <optional>
@@ -38,6 +39,10 @@ public:
 
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
+  // Samples that an epoch has twice, so that its last batch is whole.
+  int64_t repeatedSamples() const {
+    return sampler ? std::max<int64_t>(0, sampler->samplesPerEpoch() - train()->size()) : 0;
+  }
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
   bool evaluates() const { return evaluation.every > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluation.every == 0; }
