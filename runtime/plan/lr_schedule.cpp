@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <numbers>
 #include <set>
 
@@ -33,7 +34,10 @@ double withRestarts(const plan::Schedule &schedule, int64_t step) {
   if (factor == 1)
     step %= period;
   else
-    for (; step >= period; period *= factor) step -= period;
+    while (step >= period) {
+      step -= period;
+      if (__builtin_mul_overflow(period, factor, &period)) period = std::numeric_limits<int64_t>::max();
+    }
   return annealed("cosine", schedule.peak(), schedule.min(), double(step) / double(period));
 }
 

@@ -1,5 +1,6 @@
 // Recipes: read or refused with a word; what is read writes itself as a recipe that is the same.
-#include "compiler/recipe/recipe.h"
+#include "compiler/recipe/schedule.h"
+#include "runtime/plan/lr_schedule.h"
 #include "test/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -10,6 +11,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto again = recipe::parseRecipeText(text);
   fuzz::require(bool(again), "refuses its own text: " + again.status().message() + "\n" + text);
   fuzz::require(again->resolved() == text, "its own text is another recipe:\n" + text);
-  for (int64_t step : {1, 10, 1000000}) (void)recipe->optimizer.lr.at(step);
+  for (int64_t step : {1, 10, 1000000}) (void)runtime::learningRate(recipe::planned(recipe->optimizer.lr), step);
   return 0;
 }
