@@ -217,7 +217,7 @@ Status StateTensors::write(size_t at, const Sink &sink) const {
     return out(std::as_bytes(std::span(values)));
   }
   case StateEntry::Source::Updates: {
-    int64_t count = model->statisticUpdates() * entry->updates, before = 0;
+    int64_t count = model->statisticUpdates() * entry->updates, before = static_cast<int64_t>(entry->fill);
     if (base && base->bytes.size() == sizeof(before)) std::memcpy(&before, base->bytes.data(), sizeof(before));
     count += before;
     return out(std::as_bytes(std::span(&count, 1)));

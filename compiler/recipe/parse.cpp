@@ -194,6 +194,7 @@ void readGroupRate(MapReader &reader, const Optimizer &optimizer, double &scale)
   reader.number("lr", rate, rateRange);
   if (optimizer.lr.peak == 0) reader.fail("lr", "'optimizer.lr' is 0: a group has 'lr: {scale: ...}' of it");
   scale = rate / optimizer.lr.peak;
+  if (!std::isfinite(scale)) reader.fail("lr", "'lr' of a group is too many times 'optimizer.lr'");
 }
 
 void readGroups(MapReader &reader, Source &source, Optimizer &optimizer) {
@@ -219,9 +220,12 @@ void readGroups(MapReader &reader, Source &source, Optimizer &optimizer) {
       if (betas.size() != 2) of.fail("betas", "'betas' must list two numbers, such as [0.9, 0.999]");
       group.beta1 = betas[0], group.beta2 = betas[1];
     }
-    for (auto [key, value] : {std::pair("eps", &group.eps), std::pair("weight_decay", &group.weightDecay),
-                              std::pair("momentum", &group.momentum)})
-      if (of.has(key)) of.number(key, value->emplace(), {.least = 0});
+    auto readOwn = [&](const char *key, std::optional<double> &value, Range range) {
+      if (of.has(key)) of.number(key, value.emplace(), range);
+    };
+    readOwn("eps", group.eps, {.least = 0});
+    readOwn("weight_decay", group.weightDecay, {.least = 0});
+    readOwn("momentum", group.momentum, {.least = 0, .below = 1});
     of.finish();
   }
 }

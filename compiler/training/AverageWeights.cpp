@@ -3,7 +3,8 @@
 //
 //   ema = decay ema + (1 - decay) parameter        in every `every`-th step
 //
-// Until the first average it is the parameter itself, as in torch.optim.swa_utils.AveragedModel.
+// It begins as the first weights, and the first average is the parameter itself, as in
+// torch.optim.swa_utils.AveragedModel.
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -33,7 +34,7 @@ public:
     const Due due = countSteps(final, builder, symbols);
     for (auto write : llvm::to_vector(final.getOps<onnx::WriteOp>())) {
       auto param = symbols.lookup<onnx::ParamOp>(write.getParamAttr().getAttr());
-      if (param && param.getRole() == "parameter") average(final, builder, symbols, write, param, due);
+      if (param && param.getRole() == "parameter") average(builder, symbols, write, param, due);
     }
     if (auto evaluate = symbols.lookup<func::FuncOp>("evaluate")) readAverages(evaluate, symbols);
   }
@@ -62,20 +63,33 @@ private:
     return {f.make<onnx::LessOp>(made, f.like(made, 1)), now};
   }
 
-  void average(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols, onnx::WriteOp write,
-               onnx::ParamOp param, const Due &due) {
+  // A copy of the parameter, with its first values.
+  onnx::ParamOp makeAverage(onnx::ParamOp param, SymbolTable &symbols) {
+    OpBuilder builder(param->getContext());
+    builder.setInsertionPointAfter(param);
+    auto made = cast<onnx::ParamOp>(builder.clone(*param));
+    made.setSymName(runtime::averageName(param.getSymName().str()));
+    made.setRole("optimizer_state");
+    made.setTrainable(false);
+    made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
+    made.removeAliasesAttr();
+    made.setType(cast<RankedTensorType>(param.getType()).clone(builder.getF32Type()));
+    symbols.insert(made);
+    return made;
+  }
+
+  void average(PhaseBuilder &builder, SymbolTable &symbols, onnx::WriteOp write, onnx::ParamOp param, const Due &due) {
     Location loc = write.getLoc();
     Formula f(builder, loc);
     Type f32 = builder.getF32Type();
-    const std::string name = runtime::averageName(param.getSymName().str());
-    auto type = cast<RankedTensorType>(cast<RankedTensorType>(param.getType()).clone(f32));
-    addPersistent(final, symbols, name, type, "optimizer_state", 0, FlatSymbolRefAttr::get(param.getSymNameAttr()));
-    auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
+    onnx::ParamOp made = makeAverage(param, symbols);
+    auto type = cast<RankedTensorType>(made.getType());
+    auto symbol = FlatSymbolRefAttr::get(made.getSymNameAttr());
     Value before = onnx::ReadOp::create(builder, loc, type, symbol), now = f.cast(write.getValue(), f32);
     const double decay = recipe.ema->decay;
     Value next = f.add(f.scale(before, decay), f.scale(now, 1 - decay));
-    next = f.where(f.spread(due.now, type.getShape()), next, before);
     next = f.where(f.spread(due.isFirst, type.getShape()), now, next);
+    next = f.where(f.spread(due.now, type.getShape()), next, before);
     onnx::WriteOp::create(builder, loc, symbol, next);
   }
 

@@ -39,21 +39,46 @@ std::vector<std::pair<std::string, int64_t>> numbersIn(const std::string &name) 
 
 } // namespace
 
-std::vector<int64_t> layersOf(const std::vector<std::string> &names) {
-  std::map<std::string, std::set<int64_t>> numbered; // by what is before the number
-  for (const std::string &name : names)
-    for (const auto &[before, number] : numbersIn(name)) numbered[before].insert(number);
-  const auto most = std::ranges::max_element(numbered, {}, [](const auto &one) { return one.second.size(); });
-  if (most == numbered.end() || most->second.size() < 2) return {};
-  const std::vector<int64_t> blocks(most->second.begin(), most->second.end());
+Result<std::vector<int64_t>> layersOf(const std::vector<LayerName> &parameters) {
+  // The lists that no other list is around, by what is before their numbers: "h." of "h.0.attn.w". A list of blocks has
+  // modules within, as "attn"; others are sequences of single layers.
+  struct List {
+    std::set<int64_t> numbers;
+    bool isOfBlocks = false;
+  };
+  std::map<std::string, List> lists;
+  for (const LayerName &one : parameters)
+    if (const auto numbers = numbersIn(one.name); !numbers.empty()) {
+      List &list = lists[numbers[0].first];
+      list.numbers.insert(numbers[0].second);
+      const size_t behind = numbers[0].first.size() + std::to_string(numbers[0].second).size() + 1;
+      list.isOfBlocks |= behind < one.name.size() && one.name.find('.', behind) != std::string::npos;
+    }
+  std::erase_if(lists, [](const auto &list) { return list.second.numbers.size() < 2; });
+  if (std::ranges::any_of(lists, [](const auto &list) { return list.second.isOfBlocks; }))
+    std::erase_if(lists, [](const auto &list) { return !list.second.isOfBlocks; });
+  if (lists.empty())
+    return inputError(
+        "counts layers by the numbers in names such as 'blocks.3.fc.weight', and no two parameters have them");
+  if (lists.size() > 1) {
+    std::vector<std::string> names;
+    for (const auto &[before, list] : lists) names.push_back(fmt::format("'{}{}'", before, *list.numbers.begin()));
+    return inputError(fmt::format("finds several lists of layers: those of {}", fmt::join(names, ", ")));
+  }
+  const auto &[before, list] = *lists.begin();
+  const std::vector<int64_t> ranks(list.numbers.begin(), list.numbers.end());
+  const int64_t count = list.isOfBlocks ? ranks.back() + 1 : static_cast<int64_t>(ranks.size());
   std::vector<int64_t> layers;
   bool isBehind = false;
-  for (const std::string &name : names) {
+  for (const LayerName &one : parameters) {
+    if (one.name.find("::") != std::string::npos || one.name.starts_with("val_"))
+      return inputError(fmt::format("cannot tell the layer of '{}', whose name is the exporter's", one.name));
     std::optional<int64_t> block;
-    for (const auto &[before, number] : numbersIn(name))
-      if (before == most->first) block = std::ranges::lower_bound(blocks, number) - blocks.begin() + 1;
+    if (const auto numbers = numbersIn(one.name); !numbers.empty() && numbers[0].first == before)
+      block = list.isOfBlocks ? numbers[0].second + 1
+                              : std::ranges::lower_bound(ranks, numbers[0].second) - ranks.begin() + 1;
     isBehind = isBehind || block;
-    layers.push_back(block ? *block : isBehind ? static_cast<int64_t>(blocks.size()) + 1 : 0);
+    layers.push_back(block ? *block : isBehind && !one.isTied ? count + 1 : 0);
   }
   return layers;
 }
@@ -62,16 +87,22 @@ ParameterGroups::ParameterGroups(const recipe::Optimizer &optimizer, ArrayRef<on
     : optimizer(optimizer), noDecay(optimizer.noDecay) {
   for (const recipe::OptimizerGroup &group : optimizer.groups) groups.emplace_back(group.match);
   if (!optimizer.layerDecay) return;
-  std::vector<std::string> names, symbols;
+  std::vector<LayerName> names;
+  std::vector<std::string> symbols;
   for (onnx::ParamOp param : trained)
     for (DictionaryAttr piece : piecesOf(param)) {
-      names.push_back(moduleName(piece));
+      auto aliases = piece.getAs<ArrayAttr>("aliases");
+      names.push_back({moduleName(piece), aliases && !aliases.empty()});
       symbols.push_back(namesOf(piece).name);
     }
-  const std::vector<int64_t> found = layersOf(names);
-  for (size_t i = 0; i < found.size(); ++i) {
-    layers[symbols[i]] = found[i];
-    last = std::max(last, found[i]);
+  Result<std::vector<int64_t>> found = layersOf(names);
+  if (!found) {
+    fault = found.status().message();
+    return;
+  }
+  for (size_t i = 0; i < found->size(); ++i) {
+    layers[symbols[i]] = (*found)[i];
+    last = std::max(last, (*found)[i]);
   }
 }
 
@@ -86,17 +117,21 @@ ParameterGroups::Place ParameterGroups::placeOf(DictionaryAttr param) const {
 }
 
 Result<ParameterGroup> ParameterGroups::of(onnx::ParamOp param) const {
-  if (optimizer.layerDecay && layers.empty())
-    return inputError(fmt::format("{}: 'optimizer.layer_decay' counts layers by the numbers in names such as "
-                                  "'blocks.3.fc.weight', and no parameter has one; give 'optimizer.groups'",
-                                  optimizer.where));
+  if (!fault.empty())
+    return inputError(fmt::format("{}: 'optimizer.layer_decay' {}; give 'optimizer.groups'", optimizer.where, fault));
   const SmallVector<DictionaryAttr> pieces = piecesOf(param);
   const Place place = placeOf(pieces.front());
-  for (DictionaryAttr piece : pieces)
-    if (!(placeOf(piece) == place))
-      return inputError(fmt::format("optimizer.no_decay, groups or layer_decay name some of {}, which are one tensor "
-                                    "here: name all of them, or none",
-                                    param.getSymName().str()));
+  for (DictionaryAttr piece : pieces) {
+    const Place other = placeOf(piece);
+    const char *key = other.isExempt != place.isExempt         ? "no_decay"
+                      : other.group != place.group             ? "groups"
+                      : other.layersAfter != place.layersAfter ? "layer_decay"
+                                                               : nullptr;
+    if (key)
+      return inputError(
+          fmt::format("optimizer.{} names some of {}, which are one tensor here: name all of them, or none", key,
+                      param.getSymName().str()));
+  }
   ParameterGroup own;
   own.spec = optimizer;
   std::vector<std::string> told;
@@ -116,14 +151,12 @@ Result<ParameterGroup> ParameterGroups::of(onnx::ParamOp param) const {
     take("beta2", group.beta2, own.spec.beta2);
     take("eps", group.eps, own.spec.eps);
     take("momentum", group.momentum, own.spec.momentum);
-    own.name = fmt::format("group {}", *place.group);
   }
   if (place.layersAfter > 0) {
     own.rateScale *= std::pow(*optimizer.layerDecay, static_cast<double>(place.layersAfter));
-    own.name += fmt::format(" layer {}", last - place.layersAfter);
   }
   if (own.rateScale != 1) told.insert(told.begin(), fmt::format("lr x {:.4g}", own.rateScale));
-  own.told = fmt::format("{}", fmt::join(told, ", "));
+  own.name = own.told = fmt::format("{}", fmt::join(told, ", "));
   return own;
 }
 

@@ -21,7 +21,7 @@ public:
   // `trained`: in the order of the model. `layer_decay` counts their layers.
   ParameterGroups(const recipe::Optimizer &optimizer, llvm::ArrayRef<onnx::ParamOp> trained);
 
-  // Error: layer_decay finds no layers; pieces of one tensor are in several groups.
+  // Error: layer_decay cannot count layers; pieces of one tensor are in several groups.
   Result<ParameterGroup> of(onnx::ParamOp param) const;
 
 private:
@@ -38,10 +38,16 @@ private:
   std::vector<recipe::ParameterPatterns> groups;
   std::map<std::string, int64_t> layers; // by symbol or piece: 0 before the first block, blocks from 1 on
   int64_t last = 0;                      // layer
+  std::string fault;                     // why layers cannot be counted
 };
 
-// Layers by the numbers in names: "h.0.attn.w" to "h.11.mlp.b" are layers 1 to 12, names before them in the list layer
-// 0, and those behind layer 13. Empty: no name has a number.
-std::vector<int64_t> layersOf(const std::vector<std::string> &names);
+struct LayerName {
+  std::string name; // PyTorch's
+  bool isTied = false;
+};
+// Layers by the first numbers in names: "h.0.attn.w" to "h.11.mlp.b" are layers 1 to 12. Names before them in the list,
+// and tied ones, which are embeddings, are layer 0, and those behind layer 13. Error, to stand behind the key: there is
+// no list of numbered layers, or more than one; a name that the module did not give.
+Result<std::vector<int64_t>> layersOf(const std::vector<LayerName> &parameters);
 
 } // namespace cleave::training

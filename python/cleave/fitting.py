@@ -1,6 +1,7 @@
 """Training a torch module on the batches of a loader, in one call."""
 import contextlib
 import inspect
+import itertools
 import pathlib
 import tempfile
 
@@ -20,25 +21,37 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     """
     own_loss = isinstance(recipe, dict) and recipe.get("loss", {}).get("kind") == "output"
     label = None if own_loss else labels
-    first = next(iter(loader), None)
+    batches = iter(loader)
+    first = next(batches, None)
     if first is None:
         raise CleaveError("the loader has no batch", 2)
     inputs, _ = _parts(first, label)
     named = _named(module, inputs)
     if isinstance(recipe, dict):
         batch = next((tensor.shape[0] for tensor in named.values() if tensor.dim() > 0), 1)
-        recipe = {**recipe, "dims": {"batch": batch, **recipe.get("dims", {})}}
+        recipe = {**recipe, "dims": {"batch": batch, **(recipe.get("dims") or {})}}
     history = []
     with contextlib.ExitStack() as stack:
         folder = snapshots or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cleave-")), "snapshots")
         plan = compile(module, recipe, cluster, example=inputs if isinstance(inputs, dict) else tuple(inputs), **options)
         trainer = stack.enter_context(Trainer(plan, snapshots=folder, resume=resume, overwrite=overwrite))
-        for _ in range(epochs):
-            if any(not _step(trainer, module, batch, label, callbacks, history) for batch in loader):
-                break
-        trainer.save()
-        load_into(module, folder)
+        try:
+            _train(trainer, module, itertools.chain([first], batches), loader, epochs, label, callbacks, history)
+        finally:  # of a training that fails, too, what it has come to
+            if history:
+                trainer.save()
+                load_into(module, folder)
     return history
+
+
+def _train(trainer, module, batches, loader, epochs, label, callbacks, history):
+    for epoch in range(epochs):
+        before = len(history)
+        for batch in batches if epoch == 0 else loader:
+            if not _step(trainer, module, batch, label, callbacks, history):
+                return
+        if len(history) == before:
+            raise CleaveError(f"the loader gives no batch in epoch {epoch + 1}: an iterator can be gone through once", 2)
 
 
 def _step(trainer, module, batch, label, callbacks, history):
@@ -47,7 +60,7 @@ def _step(trainer, module, batch, label, callbacks, history):
     arrays = {**_named(module, inputs), **({} if target is None else {label: target})}
     for name, array in arrays.items():
         wanted = trainer.inputs[name][1] if name in trainer.inputs else tuple(array.shape)
-        if array.dim() and wanted and array.shape[0] != wanted[0]:
+        if array.shape and wanted and array.shape[0] != wanted[0]:
             raise CleaveError(f"a batch of the loader has {array.shape[0]} samples, the plan's have {wanted[0]}; DataLoader's "
                               "drop_last=True leaves an unfilled last batch out", 2)
     history.append(trainer.step({name: array for name, array in arrays.items() if name in trainer.inputs}))
@@ -73,6 +86,9 @@ def _named(module, inputs):
 
     from cleave.export.example import Example
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
-    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    leaves = [leaf for leaf in pytree.tree_leaves(list(bound.values())) if isinstance(leaf, torch.Tensor)]
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise CleaveError(f"a batch of the loader does not fit {type(module).__name__}.forward: {error}", 2) from None
+    leaves = [leaf.detach() for leaf in pytree.tree_leaves(list(bound.values())) if isinstance(leaf, torch.Tensor)]
     return dict(zip(Example(tuple(args), kwargs).names(module), leaves))

@@ -114,6 +114,8 @@ class Trainer:
         Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
         that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them.
         """
+        if not self._handle:
+            raise CleaveError("the Trainer is closed", 2)
         for name, array in (inputs or {}).items():
             self._bind(name, array)
         metrics = _Metrics(ctypes.sizeof(_Metrics))
@@ -152,6 +154,8 @@ class Trainer:
 
     def save(self):
         """Writes a snapshot into the folder `snapshots`."""
+        if not self._handle:
+            raise CleaveError("the Trainer is closed", 2)
         self._check(self._library.cleave_snapshot(self._handle))
 
     def state_dict(self, **options):

@@ -67,6 +67,25 @@ def main():
             refused(trainer.state_dict, "folder of `snapshots`")
     refused(lambda: cleave.fit(net, DataLoader(TensorDataset(wide[:12], narrow[:12], labels[:12]), batch_size=8), RECIPE), "drop_last=True")
     refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
+    # Generators are gone through once, from their first batch on; what was trained stays when a callback fails.
+    assert len(cleave.fit(copy.deepcopy(net), iter(named), RECIPE)) == len(named)
+    refused(lambda: cleave.fit(copy.deepcopy(net), iter(named), RECIPE, epochs=2), "an iterator can be gone through once")
+
+    def fail(trainer, metrics):
+        if metrics.step == 4:
+            raise ValueError("of the callback")
+    own = copy.deepcopy(net)
+    try:
+        cleave.fit(own, loader, RECIPE, callbacks=[fail])
+    except ValueError:
+        pass
+    assert not torch.equal(own.a.weight, net.a.weight)
+    # A module that was trained before, with its count of batches.
+    normed = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    normed(wide)
+    for batches in 5, 9:
+        cleave.fit(normed, DataLoader(TensorDataset(wide, labels), batch_size=8), RECIPE)
+        assert normed[1].num_batches_tracked == batches
     refused(lambda: cleave.fit(net, [{"wide": wide, "narrow": narrow}], RECIPE), "no 'labels'")
     print("fit: as expected")
 

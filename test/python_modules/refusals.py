@@ -50,7 +50,8 @@ def part_of(x):
 # What a trace would keep of the example, and what it may keep: sizes and constants.
 READS = [lambda module, x: bool(x.sum() > 0), lambda module, x: x.mean().item() > 0, lambda module, x: x.tolist()[0][0] > 0,
          lambda module, x: x.numpy().max() > 0, lambda module, x: torch.equal(x, x + 1), lambda module, x: bool(module.scale > 0),
-         lambda module, x: bool(part_of(x) > 0)]
+         lambda module, x: bool(part_of(x) > 0), lambda module, x: torch.allclose(x, x + 1),
+         lambda module, x: len(torch.bincount(x.flatten().long())) > 1, lambda module, x: len(torch.nonzero(x)) > 1]
 CONSTANTS = [lambda module, x: x.size(1) > 2, lambda module, x: torch.ones(3).sum() > 2]
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}}
 ROWS = torch.zeros(2, 3, dtype=torch.int64)

@@ -126,6 +126,7 @@ private:
     entry.shape = tensor.shape;
     if (leafOfKey(tensor.name) == "num_batches_tracked" && statement.trainingNorms.contains(moduleOfKey(tensor.name))) {
       entry.source = StateEntry::Source::Updates;
+      entry.fill = tensor.initial.value_or(0);
     } else if (!holder.held.empty() && table.byValue.contains(holder.held.front().initializer)) {
       const Holding &held = holder.held.front();
       const Reading &reading = table.byValue.at(held.initializer);

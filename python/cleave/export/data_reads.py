@@ -13,7 +13,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-SCALARS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)  # what bool(), int(), item() come to
 ARRAYS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)            # no operator is called for these
 LIBRARIES = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parents[1]))
 
@@ -40,6 +39,12 @@ def _depends(storages, tree):
     return any(tensor.untyped_storage()._cdata in storages for tensor in _tensors(tree))
 
 
+def _reads(function, result):
+    """Whether an operator gives Python a number, or a size, that depends on its operands."""
+    numbers = any(isinstance(leaf, (bool, int, float, complex)) for leaf in pytree.tree_leaves(result))
+    return numbers or torch.Tag.dynamic_output_shape in function.tags
+
+
 def _line():
     """The innermost line outside of the libraries."""
     frame = sys._getframe(2)
@@ -59,7 +64,7 @@ class _Operators(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         if _depends(self.storages, (args, kwargs)):
-            self.lines += [_line()] if function in SCALARS else []
+            self.lines += [_line()] if _reads(function, result) else []
             for tensor in _tensors(result):
                 _add(self.storages, tensor)
         return result

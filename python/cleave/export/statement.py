@@ -65,6 +65,8 @@ def make(module, tensors, held, norms, dropouts, lost, remarks, exporter):
             padding = paddings[name]
             entry["padding_idx"] = padding if padding >= 0 else padding + tensor.shape[0]
         entry["held"] = held.get(name, [])
+        if not parameter and not entry["held"] and tensor.numel() == 1 and not tensor.is_meta:
+            entry["initial"] = tensor.item()  # a count of batches, which the graph has not
         entries.append(entry)
     return {"version": 1, "exporter": f"torch {torch.__version__.partition('+')[0]}, {exporter}", "tensors": entries,
             "norms": [{"module": name, "kind": type(norm).__name__, "training": norm.training} for name, norm in norms],
