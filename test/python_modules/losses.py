@@ -91,14 +91,15 @@ def main():
             optimizer.step()
             losses.append(value.item())
         recipe = {"dims": {"batch": BATCH}, "loss": loss, "optimizer": {"kind": "sgd", "lr": 0.5}}
+        folder = tempfile.TemporaryDirectory()
+        model = Net(last)  # with the import check, then its file
+        model.load_state_dict(start)
         for cluster, split in SPLITS:
-            module = Net(last)
-            module.load_state_dict(start)
-            with tempfile.TemporaryDirectory() as folder:
-                plan = cleave.compile(module, recipe, cluster, f"{folder}/x.plan", example=(inputs[0],), **split)
-                with cleave.Trainer(plan) as trainer:
-                    at = next(key for key in trainer.inputs if key != "labels")
-                    told = [trainer.step({at: x.numpy(), "labels": t}).loss for x, t in batches]
+            plan = cleave.compile(model, recipe, cluster, f"{folder.name}/x.plan", example=(inputs[0],), **split)
+            model = f"{folder.name}/model.onnx"
+            with cleave.Trainer(plan) as trainer:
+                at = next(key for key in trainer.inputs if key != "labels")
+                told = [trainer.step({at: x.numpy(), "labels": t}).loss for x, t in batches]
             if max(abs(a - b) / abs(b) for a, b in zip(told, losses)) > 2e-5:
                 failed += 1
                 print(f"{name} on {cluster} {split}: {told}, torch {losses}")

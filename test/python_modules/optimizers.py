@@ -112,18 +112,21 @@ def trained(net, case, batches):
 def main():
     torch.manual_seed(0)
     batches = [(torch.randn(BATCH, 8), torch.randint(0, 4, (BATCH,))) for _ in range(STEPS)]
-    start, failed = Net().state_dict(), 0
+    net, failed = Net(), 0
+    start = {key: value.clone() for key, value in net.state_dict().items()}
+    exported = tempfile.TemporaryDirectory()
+    model = f"{exported.name}/net.onnx"
+    cleave.export(net, (batches[0][0],), model)
     for name in sys.argv[1:] or CASES:
         own = CASES[name]
-        net, split = Net(), Net()
+        net = Net()
         net.load_state_dict(start)
-        split.load_state_dict(start)
         losses = trained(net, own, batches)
         recipe = {"dims": {"batch": BATCH}, "loss": {"kind": "softmax_cross_entropy"}, **own["recipe"]}
         for cluster, flags in SPLITS:
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                plan = cleave.compile(split, recipe, cluster, f"{folder}/x.plan", example=(batches[0][0],), check=False, **flags)
+                plan = cleave.compile(model, recipe, cluster, f"{folder}/x.plan", **flags)
                 told = []
                 for part in (batches[:5], batches[5:]):  # and resumed
                     with cleave.Trainer(plan, snapshots=f"{folder}/s", resume=bool(told)) as trainer:
