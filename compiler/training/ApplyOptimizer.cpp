@@ -40,32 +40,22 @@ public:
   }
   Value oneMinusPower(double base) override { return hostScalar(final, "one_minus_power", base); }
   Value stepsBefore() override {
-    const ParameterGroup own = std::exchange(group, {}); // all groups have one
-    Value steps = sharedState("steps", 0, [&](Value before) {
+    return sharedState("steps", 0, [&](Value before) {
       Formula f(builder, final.getLoc());
       return f.add(before, f.like(before, 1));
     });
-    group = own;
-    return steps;
   }
   Value sharedState(StringRef key, double fill, llvm::function_ref<Value(Value)> next) override {
-    return shared(("state " + key).str(), [&] {
-      const std::string name = "optimizer." + key.str() + (group.name.empty() ? "" : "/" + group.name);
+    return once(key.str(), [&] {
       auto type = RankedTensorType::get({}, builder.getF32Type());
-      FlatSymbolRefAttr symbol = define(name, type, fill, FlatSymbolRefAttr());
+      FlatSymbolRefAttr symbol = define("optimizer." + key.str(), type, fill, FlatSymbolRefAttr());
       Value before = onnx::ReadOp::create(builder, final.getLoc(), type, symbol);
       onnx::WriteOp::create(builder, final.getLoc(), symbol, next(before));
       return before;
     });
   }
   Value shared(StringRef key, llvm::function_ref<Value()> build) override {
-    const std::string own = group.name + ": " + key.str();
-    if (Value made = scalars.lookup(own)) return made;
-    Operation *before = &*std::prev(builder.getInsertionPoint());
-    Value made = build();
-    for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
-      ofAll.insert(op);
-    return scalars[own] = made;
+    return once(group.told + ": " + key.str(), build);
   }
   Value state(StringRef kind, double fill) override { return state(kind, fill, typeOfParameter().getShape()); }
   Value state(StringRef kind, double fill, ArrayRef<int64_t> shape) override {
@@ -148,6 +138,14 @@ private:
   };
   llvm::StringMap<State> states; // of the parameter
 
+  Value once(const std::string &key, llvm::function_ref<Value()> build) {
+    if (Value made = scalars.lookup(key)) return made;
+    Operation *before = &*std::prev(builder.getInsertionPoint());
+    Value made = build();
+    for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
+      ofAll.insert(op);
+    return scalars[key] = made;
+  }
   RankedTensorType typeOfParameter() { return cast<RankedTensorType>(current.getType()); }
   Value readState(StringRef kind, double fill, RankedTensorType type) {
     auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());

@@ -63,27 +63,12 @@ private:
     return {f.make<onnx::LessOp>(made, f.like(made, 1)), now};
   }
 
-  // A copy of the parameter, with its first values.
-  onnx::ParamOp makeAverage(onnx::ParamOp param, SymbolTable &symbols) {
-    OpBuilder builder(param->getContext());
-    builder.setInsertionPointAfter(param);
-    auto made = cast<onnx::ParamOp>(builder.clone(*param));
-    made.setSymName(runtime::averageName(param.getSymName().str()));
-    made.setRole("optimizer_state");
-    made.setTrainable(false);
-    made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
-    made.removeAliasesAttr();
-    made.setType(cast<RankedTensorType>(param.getType()).clone(builder.getF32Type()));
-    symbols.insert(made);
-    return made;
-  }
-
   void average(PhaseBuilder &builder, SymbolTable &symbols, onnx::WriteOp write, onnx::ParamOp param, const Due &due) {
     Location loc = write.getLoc();
     Formula f(builder, loc);
     Type f32 = builder.getF32Type();
-    onnx::ParamOp made = makeAverage(param, symbols);
-    auto type = cast<RankedTensorType>(made.getType());
+    auto type = cast<RankedTensorType>(cast<RankedTensorType>(param.getType()).clone(f32));
+    onnx::ParamOp made = addCopy(param, symbols, runtime::averageName(param.getSymName().str()), type);
     auto symbol = FlatSymbolRefAttr::get(made.getSymNameAttr());
     Value before = onnx::ReadOp::create(builder, loc, type, symbol), now = f.cast(write.getValue(), f32);
     const double decay = recipe.ema->decay;

@@ -284,15 +284,7 @@ private:
     auto param = symbols.lookup<onnx::ParamOp>(write.getParamAttr().getAttr());
     FlatSymbolRefAttr &master = masters[param.getSymName()];
     if (!master) {
-      OpBuilder builder(param->getContext());
-      builder.setInsertionPointAfter(param);
-      auto made = cast<onnx::ParamOp>(builder.clone(*param));
-      made.setSymName(runtime::masterName(param.getSymName().str()));
-      made.setRole("optimizer_state");
-      made.setTrainable(false);
-      made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
-      made.removeAliasesAttr();
-      symbols.insert(made);
+      onnx::ParamOp made = addCopy(param, symbols, runtime::masterName(param.getSymName().str()), param.getType());
       master = FlatSymbolRefAttr::get(made.getSymNameAttr());
     }
     OpBuilder builder(write);

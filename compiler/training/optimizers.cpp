@@ -189,7 +189,9 @@ struct Rule {
     };
     Value now = momentum(0), next = momentum(1);
     Value product = context.shared("nadam.product", [&] {
-      return f.mul(context.sharedState("nadam.product", 1, [&](Value before) { return f.mul(before, now); }), now);
+      return f.mul(context.sharedState("nadam.product/" + std::to_string(spec.beta1), 1,
+                                       [&](Value before) { return f.mul(before, now); }),
+                   now);
     });
     Value ofGradient = context.shared("nadam.of_gradient", [&] {
       return f.mul(context.learningRate(), f.div(f.sub(one(), now), f.sub(one(), product)));

@@ -25,7 +25,8 @@ public:
   virtual mlir::Value oneMinusPower(double base) = 0;
   // Steps done before this one, as a persistent scalar that counts itself.
   virtual mlir::Value stepsBefore() = 0;
-  // A persistent scalar of all parameters of the group before this step; `next` makes its new value of it.
+  // A persistent scalar before this step, one for each `key`, which says what it depends on; `next` makes its new
+  // value.
   virtual mlir::Value sharedState(llvm::StringRef key, double fill,
                                   llvm::function_ref<mlir::Value(mlir::Value)> next) = 0;
   // A rank 0 value computed once for all parameters of the group: `build` runs at the first call with `key`.

@@ -156,7 +156,7 @@ Result<ParameterGroup> ParameterGroups::of(onnx::ParamOp param) const {
     own.rateScale *= std::pow(*optimizer.layerDecay, static_cast<double>(place.layersAfter));
   }
   if (own.rateScale != 1) told.insert(told.begin(), fmt::format("lr x {:.4g}", own.rateScale));
-  own.name = own.told = fmt::format("{}", fmt::join(told, ", "));
+  own.told = fmt::format("{}", fmt::join(told, ", "));
   return own;
 }
 

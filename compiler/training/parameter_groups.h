@@ -12,7 +12,6 @@ namespace cleave::training {
 struct ParameterGroup {
   recipe::Optimizer spec; // with the group's own numbers
   double rateScale = 1;   // of the learning rate
-  std::string name;       // of equal numbers, equal
   std::string told;       // what is other than the optimizer's: "lr x 0.1, weight decay 0"
 };
 

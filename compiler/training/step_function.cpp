@@ -124,6 +124,20 @@ onnx::ParamOp addPersistent(func::FuncOp function, SymbolTable &symbols, StringR
   return param;
 }
 
+onnx::ParamOp addCopy(onnx::ParamOp param, SymbolTable &symbols, const std::string &name, Type type) {
+  OpBuilder builder(param->getContext());
+  builder.setInsertionPointAfter(param);
+  auto made = cast<onnx::ParamOp>(builder.clone(*param));
+  made.setSymName(name);
+  made.setType(type);
+  made.setRole("optimizer_state");
+  made.setTrainable(false);
+  made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
+  made.removeAliasesAttr();
+  symbols.insert(made);
+  return made;
+}
+
 void eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();

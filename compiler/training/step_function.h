@@ -79,6 +79,9 @@ private:
 onnx::ParamOp addPersistent(mlir::func::FuncOp function, mlir::SymbolTable &symbols, llvm::StringRef name,
                             mlir::Type type, llvm::StringRef role, double fill, mlir::FlatSymbolRefAttr of = {});
 
+// The same as a tensor of the optimizer, with the parameter's first values: `type` in place of its own.
+onnx::ParamOp addCopy(onnx::ParamOp param, mlir::SymbolTable &symbols, const std::string &name, mlir::Type type);
+
 // Erases pure ops without uses, last first, in one walk.
 void eraseDeadOps(mlir::func::FuncOp function);
 

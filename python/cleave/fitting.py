@@ -19,6 +19,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     callbacks: called as callback(trainer, metrics) after each step; the training ends where one returns True. snapshots,
     resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
     """
+    from cleave.export.example import Example
     own_loss = isinstance(recipe, dict) and recipe.get("loss", {}).get("kind") == "output"
     label = None if own_loss else labels
     batches = iter(loader)
@@ -26,9 +27,10 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     if first is None:
         raise CleaveError("the loader has no batch", 2)
     inputs, _ = _parts(first, label)
-    named = _named(module, inputs)
+    leaves = _leaves(module, inputs)
+    names = Example(inputs).names(module)
     if isinstance(recipe, dict):
-        batch = next((tensor.shape[0] for tensor in named.values() if tensor.dim() > 0), 1)
+        batch = next((tensor.shape[0] for tensor in leaves if tensor.dim() > 0), 1)
         recipe = {**recipe, "dims": {"batch": batch, **(recipe.get("dims") or {})}}
     history = []
     with contextlib.ExitStack() as stack:
@@ -36,7 +38,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
         plan = compile(module, recipe, cluster, example=inputs if isinstance(inputs, dict) else tuple(inputs), **options)
         trainer = stack.enter_context(Trainer(plan, snapshots=folder, resume=resume, overwrite=overwrite))
         try:
-            _train(trainer, module, itertools.chain([first], batches), loader, epochs, label, callbacks, history)
+            _train(trainer, module, names, itertools.chain([first], batches), loader, epochs, label, callbacks, history)
         finally:  # of a training that fails, too, what it has come to
             if history:
                 trainer.save()
@@ -44,20 +46,20 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     return history
 
 
-def _train(trainer, module, batches, loader, epochs, label, callbacks, history):
+def _train(trainer, module, names, batches, loader, epochs, label, callbacks, history):
     for epoch in range(epochs):
         before = len(history)
         for batch in batches if epoch == 0 else loader:
-            if not _step(trainer, module, batch, label, callbacks, history):
+            if not _step(trainer, module, names, batch, label, callbacks, history):
                 return
         if len(history) == before:
             raise CleaveError(f"the loader gives no batch in epoch {epoch + 1}: an iterator can be gone through once", 2)
 
 
-def _step(trainer, module, batch, label, callbacks, history):
+def _step(trainer, module, names, batch, label, callbacks, history):
     """False where a callback ends the training."""
     inputs, target = _parts(batch, label)
-    arrays = {**_named(module, inputs), **({} if target is None else {label: target})}
+    arrays = {**dict(zip(names, _leaves(module, inputs))), **({} if target is None else {label: target})}
     for name, array in arrays.items():
         wanted = trainer.inputs[name][1] if name in trainer.inputs else tuple(array.shape)
         if array.shape and wanted and array.shape[0] != wanted[0]:
@@ -79,16 +81,13 @@ def _parts(batch, label):
     return (parts, None) if label is None else (parts[:-1], parts[-1])
 
 
-def _named(module, inputs):
-    """The tensors of `inputs` by the names that an export gives them."""
+def _leaves(module, inputs):
+    """The tensors of `inputs` in the order of forward's parameters."""
     import torch
     from torch.utils import _pytree as pytree
-
-    from cleave.export.example import Example
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
     try:
         bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except TypeError as error:
         raise CleaveError(f"a batch of the loader does not fit {type(module).__name__}.forward: {error}", 2) from None
-    leaves = [leaf.detach() for leaf in pytree.tree_leaves(list(bound.values())) if isinstance(leaf, torch.Tensor)]
-    return dict(zip(Example(tuple(args), kwargs).names(module), leaves))
+    return [leaf.detach() for leaf in pytree.tree_leaves(list(bound.values())) if isinstance(leaf, torch.Tensor)]

@@ -34,7 +34,9 @@ def _cross_entropy(loss, output, labels, reduction):
         counts = (target != ignored).to(logits.dtype)
     value = F.cross_entropy(logits, target, reduction=reduction, weight=_numbers(loss, "weight", output), ignore_index=ignored,
                             label_smoothing=loss.get("label_smoothing", 0.0))
-    extra = loss.get("z_loss", 0) * (logits.logsumexp(-1).square() * counts).sum()
+    if not loss.get("z_loss"):
+        return value
+    extra = loss["z_loss"] * (logits.logsumexp(-1).square() * counts).sum()
     return value + (extra / counts.sum() if reduction == "mean" else extra)
 
 
