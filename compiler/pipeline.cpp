@@ -134,18 +134,21 @@ Status Pipeline::readModel() {
   return Status::ok();
 }
 
+// Outputs that neither the loss nor a metric of the evaluation reads are left out, where the recipe names the loss's.
 void Pipeline::keepLossOutput() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
-  Operation *end = model.front().getTerminator();
-  for (unsigned index = 0; request.recipe.loss.output && index < model.getNumResults(); ++index) {
-    auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name");
-    if (!name || name.getValue() != *request.recipe.loss.output) continue;
-    Value output = end->getOperand(index);
-    DictionaryAttr attributes = model.getResultAttrDict(index);
-    end->setOperands(output);
-    model.setType(FunctionType::get(&context, model.getArgumentTypes(), output.getType()));
-    model.setAllResultAttrs(ArrayRef<DictionaryAttr>{attributes});
-    break;
+  const auto isRead = [&](StringAttr name) {
+    if (name.getValue() == *request.recipe.loss.output) return true;
+    return request.recipe.eval && llvm::any_of(request.recipe.eval->metrics, [&](const recipe::Metric &metric) {
+             return metric.output && name.getValue() == *metric.output;
+           });
+  };
+  BitVector dropped(model.getNumResults());
+  for (unsigned index = 0; request.recipe.loss.output && index < model.getNumResults(); ++index)
+    if (auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name"); name && !isRead(name)) dropped.set(index);
+  if (dropped.count() < dropped.size()) {
+    model.front().getTerminator()->eraseOperands(dropped);
+    (void)model.eraseResults(dropped); // nothing calls the function, so it cannot fail
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.front())))
     if (op.getNumResults() > 0 && op.use_empty()) op.erase();

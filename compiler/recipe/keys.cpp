@@ -161,6 +161,14 @@ constexpr Key all[] = {
   {"eval", "evaluation on the samples that `data.train_split` keeps back", "none"},
   {"eval.every", "steps between two evaluations; 0: none", "0"},
   {"eval.batches", "batches of one evaluation", "10"},
+  {"eval.metrics", "a list of what is measured beside the loss ([below](#evaluation))", "none"},
+  {"eval.metrics.kind", "`accuracy`, `top_K` (as `top_5`), `f1`, `confusion`, `mae`, `perplexity`, or `mean` of an output", "required"},
+  {"eval.metrics.name", "its name in the metrics: `eval_NAME`", "the kind; of `mean` the output"},
+  {"eval.metrics.output", "the graph output that it reads", "the loss's"},
+  {"eval.metrics.labels", "the model's input that it compares the output with", "the loss's labels"},
+  {"eval.monitor", "`loss`, or the metric by which `run --keep-best` and `patience` judge", "`loss`"},
+  {"eval.patience", "evaluations in a row without a better one, after which the run ends (early stopping); 0: never", "0"},
+  {"eval.min_delta", "how much better one has to be", "0"},
 };
 // clang-format on
 

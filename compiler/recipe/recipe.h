@@ -52,6 +52,7 @@ enum class AdamForm { Pytorch, Onnx };
 // The t of 1 - b^t: updates with this one; updates before it, none of which is corrected (ONNX's Adam with a T that
 // begins at 0); no correction at all.
 enum class BiasCorrection { FromOne, FromZero, None };
+enum class MetricKind { Accuracy, TopK, F1, Confusion, MeanAbsoluteError, Perplexity, Mean };
 enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
 
 struct Labels {
@@ -206,9 +207,23 @@ struct Ema {
   int64_t every = 1; // steps
 };
 
+// What an evaluation measures beside the loss: its kind is told by `name`, or by `kind` where it has a name of its own.
+struct Metric {
+  MetricKind kind = MetricKind::Accuracy;
+  int64_t k = 1;                     // top_k
+  std::string name;                  // eval_NAME of the metrics
+  std::optional<std::string> output; // of the graph; absent: the loss's
+  std::optional<std::string> labels; // an input of the model; absent: the loss's labels
+  std::string where;
+};
+
 struct Eval {
   int64_t every = 0; // steps; 0: no evaluation
   int64_t batches = 10;
+  std::vector<Metric> metrics;
+  std::string monitor = "loss"; // or the name of a metric: by it a snapshot is the best one, and a run ends early
+  int64_t patience = 0;         // evaluations in a row without a better one, after which the run ends; 0: never
+  double minDelta = 0;          // by so much better
 };
 
 // The loss scale of a training in fp16: as torch.amp.GradScaler adapts it.
@@ -300,5 +315,6 @@ std::string toString(BiasCorrection kind);
 std::string toString(ScheduleKind kind);
 std::string toString(Anneal kind);
 std::string toString(DataKind kind);
+std::string toString(const Metric &metric); // its kind: "accuracy", "top_5"
 
 } // namespace cleave::recipe

@@ -181,7 +181,22 @@ void writeData(MapWriter &to, const Data &data) {
     });
 }
 
-void writeEval(MapWriter &to, const Eval &eval) { to.integer("every", eval.every).integer("batches", eval.batches); }
+void writeEval(MapWriter &to, const Eval &eval) {
+  to.integer("every", eval.every).integer("batches", eval.batches);
+  if (!eval.metrics.empty()) {
+    to.out << YAML::Key << "metrics" << YAML::Value << YAML::BeginSeq;
+    for (const Metric &metric : eval.metrics) {
+      to.out << YAML::BeginMap;
+      to.word("kind", toString(metric)).text("name", metric.name);
+      if (metric.output) to.text("output", *metric.output);
+      if (metric.labels) to.text("labels", *metric.labels);
+      to.out << YAML::EndMap;
+    }
+    to.out << YAML::EndSeq;
+  }
+  if (eval.monitor != "loss") to.text("monitor", eval.monitor);
+  if (eval.patience > 0) to.integer("patience", eval.patience).number("min_delta", eval.minDelta);
+}
 
 } // namespace
 

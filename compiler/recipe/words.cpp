@@ -104,6 +104,16 @@ template <> std::span<const Word<Anneal>> words() {
       {Anneal::Linear, "linear"}, {Anneal::Cosine, "cosine"}, {Anneal::Sqrt, "sqrt"}};
   return table;
 }
+template <> std::span<const Word<MetricKind>> words() {
+  static constexpr Word<MetricKind> table[] = {{MetricKind::Accuracy, "accuracy"},
+                                               {MetricKind::TopK, "top_5"},
+                                               {MetricKind::F1, "f1"},
+                                               {MetricKind::Confusion, "confusion"},
+                                               {MetricKind::MeanAbsoluteError, "mae"},
+                                               {MetricKind::Perplexity, "perplexity"},
+                                               {MetricKind::Mean, "mean"}};
+  return table;
+}
 template <> std::span<const Word<DataKind>> words() {
   static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"}, {DataKind::Tokens, "tokens"},
                                              {DataKind::Chars, "chars"},   {DataKind::Cifar10, "cifar10"},
@@ -143,5 +153,8 @@ std::string toString(BiasCorrection kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
 std::string toString(Anneal kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }
+std::string toString(const Metric &metric) {
+  return metric.kind == MetricKind::TopK ? "top_" + std::to_string(metric.k) : wordOf(metric.kind);
+}
 
 } // namespace cleave::recipe

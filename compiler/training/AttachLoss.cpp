@@ -1,5 +1,6 @@
 // AttachLoss: @model's results become the loss (sum and weight); labels become its last argument.
 #include "compiler/training/graph_loss.h"
+#include "compiler/training/metrics.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
@@ -32,11 +33,13 @@ public:
     if (failed(output)) return signalPassFailure();
     PhaseBuilder builder(model, Phase::Forward);
     Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), "loss")));
+    compared.output = *output;
     FailureOr<LossTerms> terms = build(f, model, *output);
     if (failed(terms)) return signalPassFailure();
     SmallVector<StepResult> results{{"loss_sum", {}, terms->sum}};
     if (terms->weight) results.push_back({"loss_weight", {}, terms->weight});
     addCounts(model, results);
+    if (failed(addMetrics(builder, model, results))) return signalPassFailure();
     setStepResults(model, results);
     eraseDeadOps(model);
   }
@@ -44,6 +47,36 @@ public:
 private:
   TrainingOptions options;
   SmallVector<Value> counts;
+  Compared compared; // by the loss
+
+  LogicalResult addMetrics(OpBuilder &builder, func::FuncOp model, SmallVectorImpl<StepResult> &results) {
+    if (!recipe.eval) return success();
+    const SmallVector<StepResult> outputs = stepResults(model);
+    for (const recipe::Metric &metric : recipe.eval->metrics) {
+      auto fail = [&](const std::string &why) {
+        return model.emitError() << (metric.where.empty() ? "" : metric.where + ": ") << "the metric '" << metric.name
+                                 << "' " << why;
+      };
+      Compared of = compared;
+      if (metric.output) of.output = namedResult(outputs, *metric.output);
+      if (!of.output) return fail("reads the output '" + *metric.output + "', which the model does not have");
+      if (metric.labels) of.labels = namedInput(model, *metric.labels);
+      if (!of.labels && metric.labels)
+        return fail("reads the input '" + *metric.labels + "', which the model does not have");
+      Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), metricPrefix + metric.name)));
+      Result<SmallVector<StepResult>> built = buildMetric(f, metric, recipe.loss, of);
+      if (!built) return fail(built.status().message());
+      llvm::append_range(results, *built);
+    }
+    return success();
+  }
+
+  static Value namedInput(func::FuncOp model, StringRef wanted) {
+    for (unsigned i = 0; i < model.getNumArguments(); ++i)
+      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == wanted)
+        return model.getArgument(i);
+    return {};
+  }
 
   void addCounts(func::FuncOp model, SmallVectorImpl<StepResult> &results) {
     SymbolTable symbols(getOperation());
@@ -103,6 +136,7 @@ private:
     if (!isClassLoss(loss.kind)) {
       FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
       if (failed(labels)) return failure();
+      compared.labels = *labels;
       return buildElementLoss(f, loss, x, *labels);
     }
     int64_t rank = type.getRank(), axis = loss.axis < 0 ? loss.axis + rank : loss.axis;
@@ -114,6 +148,7 @@ private:
     if (loss.kind == LossKind::SoftmaxCrossEntropy && dtype.contains("float")) { // probabilities instead of classes
       FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
       if (failed(labels)) return failure();
+      compared.labels = *labels, compared.axis = axis;
       return buildSoftClassLoss(f, loss, x, *labels, axis);
     }
     labelShape.erase(labelShape.begin() + axis);
@@ -128,6 +163,7 @@ private:
     // Narrow integers could not hold the number of classes they are compared with.
     bool narrow = tensorType(*labels).getElementTypeBitWidth() < 32;
     Value classes = narrow ? f.cast(*labels, IntegerType::get(&getContext(), 64)) : *labels;
+    compared.labels = classes, compared.axis = axis;
     return buildClassLoss(f, loss, x, classes, axis);
   }
 

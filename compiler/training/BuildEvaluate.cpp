@@ -1,6 +1,7 @@
 // BuildEvaluate: @evaluate is @model with its loss as it behaves outside training. By the markers of the normalize
 // phase (normalize.h) a dropout becomes its first operand and a batch statistic the running one; nothing is written.
-// The markers are then gone.
+// The markers are then gone. The recipe's metrics leave @model for @evaluate.
+#include "compiler/training/metrics.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -43,13 +44,19 @@ public:
     if (!loss) return signalPassFailure();
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(loss, weight) : loss}};
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
-    for (const StepResult &result : results)
-      if (isCountTensor(result.name)) finished.push_back(result); // for BuildCount
+    for (const StepResult &result : results) // counts are for BuildCount
+      if (isCountTensor(result.name) || isMetric(result)) finished.push_back(result);
     setStepResults(evaluate, finished);
     eraseDeadOps(evaluate);
+    SmallVector<StepResult> kept = stepResults(model);
+    llvm::erase_if(kept, isMetric);
+    setStepResults(model, kept);
+    eraseDeadOps(model);
   }
 
 private:
+  static bool isMetric(const StepResult &result) { return StringRef(result.name).starts_with(metricPrefix); }
+
   LogicalResult bypass(Operation &op) {
     Value replacement;
     if (auto statistic = op.getAttrOfType<FlatSymbolRefAttr>(batchStatistic)) {

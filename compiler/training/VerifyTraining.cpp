@@ -1,5 +1,6 @@
 // VerifyTraining: what every phase after training relies on. Stands at the end of the phase; a failure is a fault of
 // Cleave, not of the model.
+#include "compiler/training/metrics.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 
@@ -33,7 +34,8 @@ private:
     if (name == "evaluate") wanted = {"loss"};
     std::vector<std::string> results;
     for (const StepResult &result : stepResults(function))
-      if (!StringRef(result.name).starts_with("grad_norm.")) results.push_back(result.name); // groups, at will
+      if (!StringRef(result.name).starts_with("grad_norm.") && !StringRef(result.name).starts_with(metricPrefix))
+        results.push_back(result.name); // groups and metrics, at will
     if (name == "evaluate" && results.size() == 2) wanted.push_back("loss_weight"); // none: the loss is a plain sum
     if (name == "final" && results.size() == 4) wanted.insert(wanted.end(), {"loss_scale", "skipped"}); // fp16
     if (results != wanted) fail(function, "results must be " + llvm::join(wanted, ", "));

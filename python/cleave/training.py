@@ -1,6 +1,7 @@
 """Training in this process, by the C library libcleave_runtime.so (cleave_runtime.h has what each function does)."""
 import collections
 import ctypes
+import json
 import os
 import pathlib
 import tempfile
@@ -39,7 +40,7 @@ def _library():
             break
     else:
         raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
-    if library.cleave_runtime_version() < 7:
+    if library.cleave_runtime_version() < 8:
         raise CleaveError("libcleave_runtime.so is older than this module", 2)
     handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
     for name, result, arguments in [
@@ -49,6 +50,8 @@ def _library():
             ("input_shape_at", ctypes.c_int, [handle, ctypes.c_int, ctypes.c_int, sizes, ctypes.c_int]),
             ("bind", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("step", ctypes.c_int, [handle, ctypes.POINTER(_Metrics)]), ("steps_done", ctypes.c_int64, [handle]),
+            ("bind_evaluation", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
+            ("evaluate", ctypes.c_int, [handle, ctypes.c_int64, ctypes.c_int]), ("evaluation", text, [handle]),
             ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
             ("parameter_shape", ctypes.c_int, [handle, text, sizes, ctypes.c_int]),
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
@@ -117,12 +120,35 @@ class Trainer:
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
         for name, array in (inputs or {}).items():
-            self._bind(name, array)
+            array = self._array(name, array)
+            self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
+            self._bound[name] = array  # read during later steps
         metrics = _Metrics(ctypes.sizeof(_Metrics))
         self._check(self._library.cleave_step(self._handle, ctypes.byref(metrics)))
         return Metrics(*(getattr(metrics, name) for name in Metrics._fields))
 
-    def _bind(self, name, array):
+    def evaluate(self, batches=0):
+        """The loss and the recipe's `eval.metrics`, without training: {"loss": 0.21, "samples": 512, "metrics": {...}}.
+
+        batches: how many of the samples that the recipe's data holds out are looked at, 0: all; or arrays as step() takes
+        them, a dictionary or an iterable of dictionaries, each a global batch.
+        """
+        if not self._handle:
+            raise CleaveError("the Trainer is closed", 2)
+        if isinstance(batches, int):
+            self._check(self._library.cleave_evaluate(self._handle, batches, 0))
+        else:
+            count = 0
+            for count, batch in enumerate([batches] if isinstance(batches, dict) else batches, 1):
+                arrays = {name: self._array(name, array) for name, array in batch.items()}
+                for name, array in arrays.items():
+                    self._check(self._library.cleave_bind_evaluation(self._handle, name.encode(), array.ctypes.data, array.nbytes))
+                self._check(self._library.cleave_evaluate(self._handle, 0, int(count > 1)))
+            if count == 0:
+                raise CleaveError("there is no batch to evaluate", 2)
+        return json.loads(self._library.cleave_evaluation(self._handle))
+
+    def _array(self, name, array):
         if name not in self.inputs:
             raise CleaveError(f"the plan has no input {name!r}; its inputs are {', '.join(self.inputs)}", 2)
         dtype, _ = self.inputs[name]
@@ -134,9 +160,7 @@ class Trainer:
             raise CleaveError(f"input {name!r} has shape {known} in the plan and {array.shape} here", 2)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise CleaveError(f"input {name!r} is {np.dtype(dtype)} in the plan and {array.dtype} here", 2)
-        array = np.ascontiguousarray(array, dtype=dtype)
-        self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
-        self._bound[name] = array  # read during later steps
+        return np.ascontiguousarray(array, dtype=dtype)
 
     @property
     def steps_done(self):

@@ -4,7 +4,7 @@
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/metric_values.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,6 +17,8 @@ using namespace cleave::runtime;
 struct cleave_training {
   plan::Plan plan;
   std::unique_ptr<Trainer> trainer;
+  EvaluationSums evaluated;
+  std::string evaluation; // their result, as JSON
   std::string error;
   int status = 0;
 };
@@ -159,6 +161,26 @@ int cleave_step(cleave_training *training, cleave_metrics *metrics) {
     std::memcpy(metrics, &out, metrics->size);
     return Status::ok();
   });
+}
+
+int cleave_bind_evaluation(cleave_training *training, const char *input, const void *data, int64_t bytes) {
+  return guarded(training, [&] {
+    return input && data ? training->trainer->bindEvaluation(input, data, bytes)
+                         : misuse("cleave_bind_evaluation: null");
+  });
+}
+
+int cleave_evaluate(cleave_training *training, int64_t batches, int add) {
+  return guarded(training, [&] {
+    if (add == 0) training->evaluated = {};
+    CLEAVE_RETURN_IF_ERROR(training->trainer->evaluate(batches, training->evaluated));
+    training->evaluation = toJson(training->evaluated.result(training->trainer->evaluationRules())).dump();
+    return Status::ok();
+  });
+}
+
+const char *cleave_evaluation(const cleave_training *training) {
+  return training && !training->evaluation.empty() ? training->evaluation.c_str() : nullptr;
 }
 
 int64_t cleave_steps_done(const cleave_training *training) { return training ? training->trainer->stepsDone() : 0; }

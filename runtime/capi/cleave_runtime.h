@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 7
+#define CLEAVE_RUNTIME_VERSION 8
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -87,6 +87,14 @@ int cleave_bind(cleave_training *training, const char *input, const void *data, 
 /* One optimizer step. `metrics` may be null. */
 int cleave_step(cleave_training *training, cleave_metrics *metrics);
 int64_t cleave_steps_done(const cleave_training *training);
+
+/* Takes an input of the next cleave_evaluate from the caller's array, a global batch. Since version 8. */
+int cleave_bind_evaluation(cleave_training *training, const char *input, const void *data, int64_t bytes);
+/* The loss and the recipe's eval.metrics of the arrays that are bound for it; without any of `batches` of the samples
+ * that the data holds out, 0: all. With `add` joined to what the evaluation before had seen. Since version 8. */
+int cleave_evaluate(cleave_training *training, int64_t batches, int add);
+/* The latest evaluation, until the next: {"loss": 0.21, "samples": 512, "metrics": {"accuracy": 0.93}}; null before. */
+const char *cleave_evaluation(const cleave_training *training);
 
 /* Persistent tensors: names, and the bytes of the whole (global) tensor; null, 0 beyond the last or for an unknown
  * name. */

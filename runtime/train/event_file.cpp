@@ -103,7 +103,7 @@ Status EventFile::write(const StepMetrics &metrics) {
   if (!file) return Status::ok();
   std::string summary;
   for (const auto &[name, meaning, value] : metricValues(metrics)) {
-    if (name == "step" || value.is_null() || !std::isfinite(value.get<double>())) continue;
+    if (name == "step" || !value.is_number() || !std::isfinite(value.get<double>())) continue;
     const std::string one = ProtoWriter().bytes(field::tag, name).real(field::simpleValue, value.get<float>()).take();
     summary += ProtoWriter().bytes(field::value, one).take();
   }

@@ -15,4 +15,7 @@ struct MetricValue {
 
 std::vector<MetricValue> metricValues(const StepMetrics &metrics);
 
+// {"loss": 0.21, "samples": 512, "metrics": {"accuracy": 0.93, "confusion": [[...], ...]}}
+nlohmann::ordered_json toJson(const EvaluationResult &evaluation);
+
 } // namespace cleave::runtime

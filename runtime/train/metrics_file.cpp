@@ -5,26 +5,25 @@
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 
 namespace cleave::runtime {
 namespace {
 
-std::string header(const StepMetrics &shape) {
-  std::string columns;
-  for (const auto &[key, meaning, value] : metricValues(shape))
-    columns += fmt::format("{}{}", columns.empty() ? "" : ",", key);
-  return columns + "\n";
+std::vector<std::string> columnsOf(const StepMetrics &shape) {
+  std::vector<std::string> columns;
+  for (const MetricValue &metric : metricValues(shape)) columns.push_back(metric.key);
+  return columns;
 }
 
-// A number that is none, as the norm of a skipped step, leaves its column empty.
-std::string csv(const StepMetrics &metrics) {
+// A number that there is none of, as the norm of a skipped step, leaves its column empty.
+std::string csv(const StepMetrics &metrics, const std::vector<std::string> &columns) {
+  std::map<std::string, std::string> texts;
+  for (const auto &[key, meaning, value] : metricValues(metrics))
+    if (!value.is_null()) texts[key] = value.dump();
   std::string row;
-  for (const auto &[key, meaning, value] : metricValues(metrics)) {
-    if (!row.empty()) row += ',';
-    const std::string number = value.dump();
-    if (number != "null") row += number;
-  }
+  for (const std::string &column : columns) row += (&column == columns.data() ? "" : ",") + texts[column];
   return row;
 }
 
@@ -62,12 +61,26 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"peak_bytes_per_device", "memory of the fullest device", metrics.peakBytesPerDevice},
     {"host_bytes_per_device", "host memory of the fullest device; with `--offload` only",
      metrics.hostBytesPerDevice > 0 ? nlohmann::json(metrics.hostBytesPerDevice) : nlohmann::json()},
-    {"eval_loss", "loss on the evaluation samples, in steps with an evaluation", orNull(metrics.evalLoss)},
+    {"eval_loss", "loss on the evaluation samples, in steps with an evaluation",
+     metrics.evaluation ? nlohmann::json(metrics.evaluation->loss) : nlohmann::json()},
   };
   // clang-format on
+  if (metrics.evaluation) {
+    for (const auto &[name, value] : metrics.evaluation->metrics)
+      values.push_back({"eval_" + name, "a metric of the recipe's `eval.metrics`", value});
+    for (const auto &[name, rows] : metrics.evaluation->confusion)
+      values.push_back({"eval_" + name, "a metric of the recipe's `eval.metrics`", rows});
+  }
   for (const auto &[name, norm] : metrics.groupNorms)
     values.push_back({name, "of the parameters in a group of the recipe's `grad_norms`", orNull(norm)});
   return values;
+}
+
+nlohmann::ordered_json toJson(const EvaluationResult &evaluation) {
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+  for (const auto &[name, value] : evaluation.metrics) metrics[name] = value;
+  for (const auto &[name, rows] : evaluation.confusion) metrics[name] = rows;
+  return {{"loss", evaluation.loss}, {"samples", evaluation.samples}, {"metrics", std::move(metrics)}};
 }
 
 std::string StepMetrics::json() const {
@@ -87,6 +100,8 @@ void MetricsFile::close() {
 Status MetricsFile::open(const std::string &where, int64_t stepsDone, const StepMetrics &shape) {
   path = where;
   isCsv = path.ends_with(".csv");
+  columns = columnsOf(shape);
+  const std::string header = fmt::format("{}\n", fmt::join(columns, ","));
   if (path == "-") {
     file = stdout;
     return Status::ok();
@@ -96,16 +111,16 @@ Status MetricsFile::open(const std::string &where, int64_t stepsDone, const Step
     std::string kept;
     for (std::string line; std::getline(before, line);)
       if (const int64_t step = stepOf(line, isCsv); step > 0 && step <= stepsDone) kept += line + "\n";
-    if (isCsv) kept = header(shape) + kept;
+    if (isCsv) kept = header + kept;
     CLEAVE_RETURN_IF_ERROR(writeFileAtomically(kept, path));
   }
   file = std::fopen(path.c_str(), stepsDone > 0 ? "a" : "w");
   if (!file) return inputError(fmt::format("cannot write metrics to {}: {}", path, std::strerror(errno)));
-  return isCsv && stepsDone == 0 ? line(header(shape)) : Status::ok();
+  return isCsv && stepsDone == 0 ? line(header) : Status::ok();
 }
 
 Status MetricsFile::write(const StepMetrics &metrics) {
-  return file ? line((isCsv ? csv(metrics) : metrics.json()) + "\n") : Status::ok();
+  return file ? line((isCsv ? csv(metrics, columns) : metrics.json()) + "\n") : Status::ok();
 }
 
 Status MetricsFile::line(const std::string &text) {

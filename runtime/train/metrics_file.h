@@ -4,6 +4,7 @@
 #include "runtime/base/status.h"
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace cleave::runtime {
 
@@ -24,6 +25,7 @@ private:
   Status line(const std::string &text);
   bool isCsv = false;
   std::FILE *file = nullptr;
+  std::vector<std::string> columns; // of CSV
   std::string path;
 };
 

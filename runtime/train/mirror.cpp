@@ -133,9 +133,9 @@ Status Mirror::writeOwn(const std::string &partial) const {
   return processes > 1 && holdsAllOf(self, before) ? writeFile(partial, before) : Status::ok();
 }
 
-Result<std::string> Mirror::save(int64_t step, const SamplerState &sampler) {
+Result<std::string> Mirror::save(int64_t step, const SamplerState &sampler, const BestScore &best) {
   SnapshotManifest manifest = ofPlan;
-  manifest.step = step, manifest.sampler = sampler, manifest.run = run;
+  manifest.step = step, manifest.sampler = sampler, manifest.best = best, manifest.run = run;
   std::error_code failure;
   const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
   Status kept = writeOwn(partial);

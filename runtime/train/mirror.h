@@ -1,7 +1,7 @@
 // The state of a training in the memory of two processes, so that a run goes on without a disk when one is lost.
 //
 //   Mirror mirror(plan, executor, Mirror::folderOf(launch), 600);
-//   Status s = mirror.save(step, sampler);           // every process, after the same step: copies, and passes them on
+//   Status s = mirror.save(step, sampler, best);     // every process, after the same step: copies, and passes them on
 //   Result<std::string> found = mirror.recover();    // in a later attempt, perhaps on fewer processes
 //   Snapshot::open(*found);                          // empty: nothing whole is left
 //
@@ -39,7 +39,7 @@ public:
   // Of which training states are kept, and collected: SnapshotManifest::run. Empty: of any.
   void setRun(const std::string &of) { run = of; }
   // Why this process cannot keep its part, such as no room: then none keeps the step. Error: a process does not answer.
-  Result<std::string> save(int64_t step, const SamplerState &sampler);
+  Result<std::string> save(int64_t step, const SamplerState &sampler, const BestScore &best);
   // Brings the files of the newest step that the processes have together into this one's folder, those that it needs
   // and lacks, and gives it: a snapshot. Empty: there is none. Error: a process does not answer, no room.
   Result<std::string> recover();

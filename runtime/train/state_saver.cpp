@@ -31,9 +31,8 @@ Status StateSaver::prepare(bool goesOn, bool overwrite) {
   return Status::ok();
 }
 
-Status StateSaver::begin(const std::string &run, std::optional<double> bestLoss) {
+Status StateSaver::begin(const std::string &run) {
   ofPlan.run = run;
-  best = bestLoss;
   Result<ControlPlane *> opened = engine.fabric().openControl(options.limit);
   if (opened) control = *opened;
   return opened.status();
@@ -118,8 +117,7 @@ Status StateSaver::save(const State &state) {
   if (writing.valid()) (void)writing.get(); // onWarning has told why it failed
   CLEAVE_RETURN_IF_ERROR(meet(options.limit));
   SnapshotManifest manifest = ofPlan;
-  manifest.step = state.step, manifest.sampler = state.sampler, manifest.evalLoss = state.evalLoss;
-  if (state.evalLoss && !(best && *best <= *state.evalLoss)) best = state.evalLoss;
+  manifest.step = state.step, manifest.sampler = state.sampler, manifest.score = state.score, manifest.best = state.best;
   auto writer = std::make_shared<SnapshotWriter>(options.folder, std::move(manifest), options.keep);
   std::deque<ShardBytes> held;
   const bool isCopied = hasRoomForCopy();

@@ -3,7 +3,7 @@
 //
 //   StateSaver saver(plan, executor, {.folder = "snapshots", .limit = limits.step});
 //   Status s = saver.prepare(false, false);              // the first process, before the first step
-//   s = saver.begin("5f0c...", {});                      // every process
+//   s = saver.begin("5f0c...");                          // every process
 //   s = saver.save({.step = 100, .sampler = state});     // every process, after the same step
 //   s = saver.finish();                                  // the last snapshot is whole, or why it is not
 #pragma once
@@ -34,21 +34,19 @@ public:
   // Called on the first process: locks the folder, and sees that it can take the run's snapshots
   // (prepareSnapshotFolder).
   Status prepare(bool goesOn, bool overwrite);
-  // All processes: opens the control plane of the thread that writes. `run`: SnapshotManifest::run; `bestLoss`: the
-  // lowest of the snapshots that are there.
-  Status begin(const std::string &run, std::optional<double> bestLoss);
+  // All processes: opens the control plane of the thread that writes. `run`: SnapshotManifest::run.
+  Status begin(const std::string &run);
   struct State {
     int64_t step = 0; // steps done
     SamplerState sampler;
-    std::optional<double> evalLoss; // of the evaluation after this step
+    std::optional<double> score; // of the evaluation after this step
+    BestScore best;
   };
   // Waits for the snapshot before, and returns when the state is copied. A snapshot that cannot be written is told by
   // onWarning, and the run goes on. Error: a process that does not come, bytes that cannot be read.
   Status save(const State &state);
   // Waits for the last snapshot. Error: it was not written.
   Status finish();
-  // The lowest of the folder's snapshots and of save(); none: no snapshot says its loss.
-  std::optional<double> bestLoss() const { return best; }
 
 private:
   Status meet(TimeLimit limit);
@@ -70,7 +68,6 @@ private:
   std::future<Status> writing;
   int64_t begunStep = -1;
   ControlPlane *control = nullptr; // of the thread that writes
-  std::optional<double> best;
 };
 
 } // namespace cleave::runtime

@@ -14,19 +14,10 @@
 
 namespace cleave::runtime {
 
-Result<EvaluationPeriod> evaluationOf(const plan::Training &training, const DataSource &data) {
-  EvaluationPeriod period;
-  try {
-    const YAML::Node eval = YAML::Load(training.eval_yaml());
-    if (!eval.IsMap()) return period;
-    period = {eval["every"].as<int64_t>(0), eval["batches"].as<int64_t>(10)};
-  } catch (const YAML::Exception &error) {
-    return inputError(fmt::format("the plan's eval map is not valid: {}", error.what()));
-  }
-  if (period.every > 0 && !data.evaluation)
-    return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, or "
-                      "leave `eval` out");
-  return period;
+Status checkHeldOut(const EvaluationRules &rules, const DataSource &data) {
+  if (rules.every == 0 || data.evaluation) return Status::ok();
+  return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, or "
+                    "leave `eval` out");
 }
 
 int64_t StepData::Feeds::samples() const {
@@ -34,9 +25,10 @@ int64_t StepData::Feeds::samples() const {
   return found == inputs().end() ? 1 : found->samples;
 }
 
-Status StepData::open(const std::optional<std::string> &path) {
+Status StepData::open(const StepDataOptions &options) {
   CLEAVE_ASSIGN_OR_RETURN(fields, fieldsOf(source));
-  CLEAVE_RETURN_IF_ERROR(openDataset(path));
+  CLEAVE_ASSIGN_OR_RETURN(rules, readEvaluationRules(source.training()));
+  CLEAVE_RETURN_IF_ERROR(openDataset(options));
   const size_t running = stepsOverlap(source) ? 3 : executor.prefetchesInputs() ? 2 : 1;
   for (const size_t count = running + (train() && isReadBeside(*train())); stepFeeds.size() < count;) {
     CLEAVE_ASSIGN_OR_RETURN(Feeds made, makeFeeds("step"));
@@ -66,12 +58,14 @@ std::string StepData::digest() const {
   return hexOf(digest.finish().substr(0, 8));
 }
 
-Status StepData::openDataset(const std::optional<std::string> &path) {
+Status StepData::openDataset(const StepDataOptions &options) {
   const plan::Training &training = source.training();
   try {
-    if (training.data_yaml().empty() && !path) return Status::ok(); // the caller binds arrays
+    if (training.data_yaml().empty() && !options.path) return Status::ok(); // the caller binds arrays
     CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
-                            openData(training.data_yaml(), fields.back(), {path.value_or(""), training.seed()}));
+                            openData(training.data_yaml(), fields.back(),
+                                     {options.path.value_or(""), training.seed(), options.evaluatesAll}));
+    if (options.evaluatesAll && !opened.evaluation) evaluated = &DataSource::train;
     for (size_t length = 0; length + 1 < fields.size(); ++length) {
       DataSource &shorter = data.emplace_back();
       shorter.train = opened.train->atLength(fields[length]);
@@ -83,7 +77,7 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
     bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
     if (train()->size() < 1) return inputError("the training data has no sample");
     if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
-    CLEAVE_ASSIGN_OR_RETURN(evaluation, evaluationOf(training, data.back()));
+    if (!options.evaluatesAll) CLEAVE_RETURN_IF_ERROR(checkHeldOut(rules, data.back()));
     SamplerOptions order{training.global_batch(), training.seed(), train()->shuffle(), dropLast};
     if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
     sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
@@ -255,19 +249,20 @@ Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t p
   return Status::ok();
 }
 
-// The caller's values of one microbatch are checked, and cut out where they do not lie beside each other.
-Status StepData::takeBound(Feeds &feeds, Feed &feed, int64_t microbatch) {
-  const int64_t begin = feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes();
-  const std::byte *values = feed.bound + begin;
-  if (feed.isCutFromBound(feeds.microbatches)) {
+// The caller's values of one microbatch are checked, and cut out into `room` where they do not lie beside each other.
+Result<const std::byte *> StepData::takeBound(size_t length, const Feed &feed, int64_t microbatch,
+                                              std::byte *room) const {
+  const int64_t microbatches = stepFeeds.front().microbatches;
+  const std::byte *values = feed.bound + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
+  if (feed.outer > 1 && microbatches > 1) {
     const int64_t width = feed.microbatchBytes() / feed.outer;
     for (int64_t o = 0; o < feed.outer; ++o)
-      std::copy_n(feed.bound + (o * feeds.microbatches + microbatch) * width, width,
-                  feed.bytes.data() + begin + o * width);
-    values = feed.bytes.data() + begin;
+      std::copy_n(feed.bound + (o * microbatches + microbatch) * width, width, room + o * width);
+    values = room;
   }
-  return checkRange(fields[feeds.length][feed.field], {values, static_cast<size_t>(feed.microbatchBytes())}, "",
-                    feed.outer > 1 ? -1 : microbatch * feed.samples);
+  CLEAVE_RETURN_IF_ERROR(checkRange(fields[length][feed.field], {values, static_cast<size_t>(feed.microbatchBytes())},
+                                    "", feed.outer > 1 ? -1 : microbatch * feed.samples));
+  return values;
 }
 
 Status StepData::endFill(Feeds &feeds) {
@@ -279,10 +274,12 @@ Status StepData::endFill(Feeds &feeds) {
     for (size_t i = 0; i < feeds.inputs().size(); ++i) {
       Feed &feed = feeds.inputs()[i];
       if (!feed.read) continue;
-      if (feed.bound) CLEAVE_RETURN_IF_ERROR(takeBound(feeds, feed, microbatch));
-      const bool isCaller = feed.bound && !feed.isCutFromBound(feeds.microbatches);
-      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] =
-          (isCaller ? feed.bound : feed.bytes.data()) + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
+      std::byte *own = feed.bytes.data() + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
+      const std::byte *values = own;
+      if (feed.bound) {
+        CLEAVE_ASSIGN_OR_RETURN(values, takeBound(feeds.length, feed, microbatch, own));
+      }
+      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] = values;
     }
   return status;
 }
@@ -343,27 +340,72 @@ void StepData::readAhead(int64_t end) {
   if (train() && isReadBeside(*train()) && drawn < end) (void)begin(drawn);
 }
 
-Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {
-  if (evaluateFeeds.lengths.empty()) return std::optional<double>();
+Status StepData::runEvaluation(Executor &engine, int64_t step, EvaluationSums &sums) {
+  const std::string routine = routineOf(source, "evaluate", evaluateFeeds.length);
+  CLEAVE_ASSIGN_OR_RETURN(auto outputs, engine.run(routine, evaluateFeeds.pointers, step));
+  const int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches;
+  const int64_t batch = std::max<int64_t>(1, source.training().global_batch());
+  sums.add(outputs, engine.outputTensors(), static_cast<double>(samples) / static_cast<double>(batch), samples);
+  return Status::ok();
+}
+
+Status StepData::evaluate(Executor &engine, int64_t step, int64_t batches, EvaluationSums &sums) {
+  if (evaluateFeeds.lengths.empty()) return inputError("the plan has no routine 'evaluate'");
+  if (!heldOut())
+    return inputError("no samples are held out for an evaluation: give data.train_split below 1, or other data");
   // As many samples a batch as a step trains on, whatever the microbatches are.
-  const plan::Training &training = source.training();
-  int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
-          runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
-  int64_t batches =
-      std::max<int64_t>(1, std::min(evaluation.batches, data.back().evaluation->size() / std::max<int64_t>(1, batch)));
-  Sampler order(data.back().evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
-  double sum = 0, weights = 0;
-  for (int64_t run = 0; run < batches * runs; ++run) {
+  const int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
+                runsOfBatch = std::max<int64_t>(1, source.training().global_batch() / std::max<int64_t>(1, samples));
+  int64_t runs = std::max<int64_t>(1, heldOut()->size() / std::max<int64_t>(1, samples));
+  if (batches > 0) runs = std::min(batches, std::max<int64_t>(1, runs / runsOfBatch)) * runsOfBatch;
+  Sampler order(heldOut()->size(), {.batch = samples * runsOfBatch, .seed = source.training().seed(), .shuffle = false});
+  for (int64_t run = 0; run < runs; ++run) {
     CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
-    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation));
+    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, evaluated));
     CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
-    CLEAVE_ASSIGN_OR_RETURN(
-        auto outputs, engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step));
-    double weight = outputs.count("loss_weight") ? outputs.at("loss_weight") : 1;
-    sum += outputs.at("loss") * weight;
-    weights += outputs.count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
+    CLEAVE_RETURN_IF_ERROR(runEvaluation(engine, step, sums));
   }
-  return std::optional<double>(sum / weights);
+  return Status::ok();
+}
+
+Status StepData::bindEvaluation(const std::string &input, const void *array, int64_t bytes) {
+  if (evaluateFeeds.lengths.empty()) return inputError("the plan has no routine 'evaluate'");
+  std::vector<int64_t> wanted; // bytes of a global batch, by length
+  for (size_t length = 0; length < lengthsOf(source); ++length)
+    for (Feed &feed : evaluateFeeds.lengths[length]) {
+      if (fields[length][feed.field].name != input) continue;
+      wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches));
+      feed.bound = bytes == wanted.back() ? static_cast<const std::byte *>(array) : nullptr;
+      feed.isBound = true;
+    }
+  if (wanted.empty()) return inputError(fmt::format("the evaluation has no input '{}'", input));
+  if (std::ranges::count(wanted, bytes)) return Status::ok();
+  return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
+                                fmt::join(wanted, " or "), bytes));
+}
+
+Status StepData::evaluateBound(Executor &engine, int64_t step, EvaluationSums &sums) {
+  auto forget = [&](Status status) {
+    for (std::vector<Feed> &inputs : evaluateFeeds.lengths)
+      for (Feed &feed : inputs) feed.bound = nullptr, feed.isBound = false;
+    return status;
+  };
+  for (const Feed &feed : evaluateFeeds.lengths.back())
+    if (!feed.isBound)
+      return forget(inputError(fmt::format("the evaluation needs input '{}', too", fields.back()[feed.field].name)));
+  evaluateFeeds.indices.clear();
+  if (Status status = chooseLength(evaluateFeeds, nullptr); !status) return forget(status);
+  for (int64_t run = 0; run < stepFeeds.front().microbatches; ++run) {
+    for (size_t i = 0; i < evaluateFeeds.inputs().size(); ++i) {
+      Feed &feed = evaluateFeeds.inputs()[i];
+      if (!feed.read) continue;
+      Result<const std::byte *> values = takeBound(evaluateFeeds.length, feed, run, feed.bytes.data());
+      if (!values) return forget(values.status());
+      evaluateFeeds.pointers[i] = *values;
+    }
+    if (Status status = runEvaluation(engine, step, sums); !status) return forget(status);
+  }
+  return forget(Status::ok());
 }
 
 } // namespace cleave::runtime

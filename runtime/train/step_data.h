@@ -9,6 +9,7 @@
 #include "runtime/engine/executor/executor.h"
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/data/sampler.h"
+#include "runtime/train/evaluation.h"
 #include <algorithm>
 #include <future>
 #include <memory>
@@ -19,23 +20,27 @@
 
 namespace cleave::runtime {
 
-// How often a training evaluates, and on how many batches; every = 0: never.
-struct EvaluationPeriod {
-  int64_t every = 0, batches = 10;
+// Error: the recipe evaluates, and no samples of the data are held out for it.
+Status checkHeldOut(const EvaluationRules &rules, const DataSource &data);
+
+// What StepData reads.
+struct StepDataOptions {
+  std::optional<std::string> path = {}; // in place of the recipe's data.path
+  bool evaluatesAll = false;            // all samples are evaluated, and none trains
 };
-// Error: the recipe has `eval`, and no samples of the data are held out for it.
-Result<EvaluationPeriod> evaluationOf(const plan::Training &training, const DataSource &data);
 
 class StepData {
 public:
   StepData(const plan::Plan &plan, const Executor &executor) : source(plan), executor(executor) {}
 
-  // `path` replaces the recipe's data.path where it is given. Errors: those of openData, a recipe that evaluates
-  // without samples that are held out, an input that only the evaluation reads.
-  Status open(const std::optional<std::string> &path);
+  // Errors: those of openData, a recipe that evaluates without samples that are held out, an input that only the
+  // evaluation reads.
+  Status open(const StepDataOptions &options);
   // The caller's array of a step's global batch, dense, is read from the next step on. Errors: an unknown input,
   // another number of bytes.
   Status bind(const std::string &input, const void *data, int64_t bytes);
+  // The same for the next evaluateBound().
+  Status bindEvaluation(const std::string &input, const void *data, int64_t bytes);
 
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
@@ -44,8 +49,10 @@ public:
     return sampler ? std::max<int64_t>(0, sampler->samplesPerEpoch() - train()->size()) : 0;
   }
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
-  bool evaluates() const { return evaluation.every > 0 && !data.empty() && data.back().evaluation; }
-  bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluation.every == 0; }
+  const EvaluationRules &evaluationRules() const { return rules; }
+  bool evaluates() const { return rules.every > 0 && heldOut(); }
+  bool isEvaluationDue(int64_t step) const { return evaluates() && step % rules.every == 0; }
+  int64_t heldOutSamples() const { return heldOut() ? heldOut()->size() : 0; }
 
   // All samples of the step are read and checked. Error: names the step; the next call reads the same samples again.
   Status ready(int64_t step);
@@ -60,14 +67,17 @@ public:
   // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Its errors
   // show in its ready().
   void readAhead(int64_t end);
-  // The mean loss of the samples that are held out; none where the plan cannot evaluate.
-  Result<std::optional<double>> evaluate(Executor &executor, int64_t step);
+  // Adds so many batches of the samples that are held out, 0: all that fill a run. Error: there are none.
+  Status evaluate(Executor &executor, int64_t step, int64_t batches, EvaluationSums &sums);
+  // Adds the caller's global batch, which is then forgotten. Error: an input of the evaluation that is not bound.
+  Status evaluateBound(Executor &executor, int64_t step, EvaluationSums &sums);
 
   // Where the sampler stands when `step` is the next one to be drawn.
   SamplerState before(int64_t step);
   Status restore(const SamplerState &state, int64_t step);
 
 private:
+  using Part = std::unique_ptr<Dataset> DataSource::*;
   bool isReadBeside(const Dataset &from) const;
 
   // An input of a routine: its field of the data, and the microbatches that are fed.
@@ -83,8 +93,6 @@ private:
 
     int64_t microbatchBytes() const { return samples * sampleBytes; }
     int64_t stepBytes(int64_t microbatches) const { return microbatchBytes() * (withoutSamples ? 1 : microbatches); }
-    // Whether the caller's global batch has the microbatches side by side in each piece.
-    bool isCutFromBound(int64_t microbatches) const { return bound && outer > 1 && microbatches > 1; }
   };
   struct Feeds {
     int64_t samples() const; // of one microbatch
@@ -101,20 +109,21 @@ private:
     SamplerState before;                     // of the sampler, when it gave them
     std::vector<std::future<Status>> reading;
   };
-  Status openDataset(const std::optional<std::string> &path);
+  Status openDataset(const StepDataOptions &options);
   Result<Feeds> makeFeeds(const std::string &routine) const;
   Result<std::vector<Feed>> makeInputs(const std::string &routine, const std::vector<Field> &of) const;
   size_t fitting(int64_t positions) const;
   Status chooseLength(Feeds &feeds, const Dataset *from) const;
   const Dataset *train() const { return data.empty() ? nullptr : data.back().train.get(); }
+  const Dataset *heldOut() const { return data.empty() ? nullptr : (data.back().*evaluated).get(); }
   Feeds &feedsOf(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
   Status begin(int64_t step);
-  using Part = std::unique_ptr<Dataset> DataSource::*;
   Status draw(Feeds &feeds, Sampler *order);
   Status beginFill(Feeds &feeds, Part part);
   Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
   Status endFill(Feeds &feeds);
-  Status takeBound(Feeds &feeds, Feed &feed, int64_t microbatch);
+  Result<const std::byte *> takeBound(size_t length, const Feed &feed, int64_t microbatch, std::byte *room) const;
+  Status runEvaluation(Executor &executor, int64_t step, EvaluationSums &sums);
 
   const plan::Plan &source;
   const Executor &executor;
@@ -126,7 +135,8 @@ private:
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
   int64_t drawn = 0; // steps whose samples are taken
-  EvaluationPeriod evaluation;
+  EvaluationRules rules;
+  Part evaluated = &DataSource::evaluation;
 };
 
 } // namespace cleave::runtime

@@ -44,6 +44,18 @@ public:
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);
   }
+  Status bindEvaluation(const std::string &input, const void *array, int64_t bytes) override {
+    isEvaluationBound = true;
+    return data->bindEvaluation(input, array, bytes);
+  }
+  Status evaluate(int64_t batches, EvaluationSums &sums) override {
+    return std::exchange(isEvaluationBound, false) ? data->evaluateBound(*engine, done, sums)
+                                                   : data->evaluate(*engine, done, batches, sums);
+  }
+  const EvaluationRules &evaluationRules() const override { return data->evaluationRules(); }
+  int64_t heldOutSamples() const { return data->heldOutSamples(); }
+  // Nobody leaves while another may still ask it something.
+  Status leave() { return engine->fabric().control().barrier(options.limits.step); }
   int64_t stepsRun() const { return done - resumedAt; }
   // Tells the other processes why this one ends.
   void giveUp(const Status &why) {
@@ -70,6 +82,7 @@ private:
   Status beginRoutine(int64_t step);
   Status readData(const std::function<Status()> &read); // and counts the time
   Status loadParameters();
+  Status loadEvaluated();
   Status openState();
   ControlPlane &control() const { return engine->fabric().control(); }
   // Ok where it is on all processes.
@@ -82,9 +95,9 @@ private:
     return saver && (step == total || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
   }
   bool isMirrorDue(int64_t step) const { return mirror && step < total && step % options.mirrorEvery == 0; }
-  Status save(std::optional<double> evalLoss);
+  Status save(std::optional<double> score);
   Status mirrorState();
-  bool isBest(const StepMetrics &step) const;
+  bool noteScore(double score);
   void tell(const StepMetrics &step);
   void tellSlowData(const StepMetrics &step);
   StepMetrics shapeOfMetrics() const;
@@ -105,8 +118,9 @@ private:
   MetricsFile metricsFile;
   EventFile eventFile;
   // Steps may run into each other where this trainer takes them all.
-  bool ownsLoop = false, isFilled = false, countsSkipped = false;
+  bool ownsLoop = false, isFilled = false, countsSkipped = false, isEvaluationBound = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
+  BestScore best;
   std::string mirrorObstacle;           // why this process kept no mirror of its last step
   std::string resumedFrom;              // a snapshot
   std::string run;                      // SnapshotManifest::run
@@ -145,7 +159,7 @@ Status PlanTrainer::open() {
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   data = std::make_unique<StepData>(source, *engine);
-  CLEAVE_RETURN_IF_ERROR(ofAll(data->open(options.data)));
+  CLEAVE_RETURN_IF_ERROR(ofAll(data->open({.path = options.data, .evaluatesAll = options.onlyEvaluates && options.data})));
   total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
   CLEAVE_RETURN_IF_ERROR(agreeOnRun());
   return openState();
@@ -170,8 +184,17 @@ Status PlanTrainer::agreeOnRun() {
                  options.limits.preparation);
 }
 
+// A snapshot's weights, or the model's.
+Status PlanTrainer::loadEvaluated() {
+  if (options.snapshots.empty()) return loadParameters();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<Snapshot> saved,
+                          Snapshot::open(options.snapshots, [this](const std::string &text) { warn(text); }));
+  return resume(*saved);
+}
+
 // Begins at the model's weights or at a snapshot.
 Status PlanTrainer::openState() {
+  if (options.onlyEvaluates) return ofAll(loadEvaluated());
   const bool hasFolder = !options.snapshots.empty();
   if (options.resume && !hasFolder && options.mirrorEvery == 0)
     return inputError("--resume needs --snapshot DIR: the folder to resume from");
@@ -221,7 +244,6 @@ std::string randomDigits() {
 
 // From the newest state that all ranks can read, in snapshots or in the processes' memory; else from the weights.
 Status PlanTrainer::goOn() {
-  const bool goesOn = !candidates.empty();
   ResumeVote vote(source, control(),
                   {.limit = options.limits.preparation,
                    .acceptChanges = options.acceptChanges,
@@ -232,17 +254,9 @@ Status PlanTrainer::goOn() {
                           vote.choose(std::move(candidates), options.resume ? mirror.get() : nullptr));
   resumedFrom = state.path, run = state.run;
   if (resumedFrom.empty()) CLEAVE_RETURN_IF_ERROR(ofAll(loadParameters()));
-  std::optional<double> best;
-  if (goesOn && isFirstProcess()) best = bestLossIn(options.snapshots);
   if (run.empty()) run = randomDigits();
-  // All ranks go on as rank 0: in the run, and from the loss that the best snapshot has.
-  const nlohmann::json mine = {{"run", run}, {"best", best ? nlohmann::json(*best) : nlohmann::json()}};
-  CLEAVE_ASSIGN_OR_RETURN(std::string text, control().fromRank0(mine.dump(), options.limits.preparation));
-  const nlohmann::json told = nlohmann::json::parse(text, nullptr, false);
-  if (!told.is_object()) return runError("rank 0 sent something else than the run's name");
-  run = told.value("run", "");
-  if (auto loss = told.find("best"); loss != told.end() && loss->is_number()) best = loss->get<double>();
-  if (saver) CLEAVE_RETURN_IF_ERROR(saver->begin(run, best));
+  CLEAVE_ASSIGN_OR_RETURN(run, control().fromRank0(run, options.limits.preparation)); // all go on in the run of rank 0
+  if (saver) CLEAVE_RETURN_IF_ERROR(saver->begin(run));
   if (mirror) mirror->setRun(run);
   return Status::ok();
 }
@@ -291,16 +305,17 @@ Status PlanTrainer::resume(const Snapshot &saved) {
   done = begun = resumedAt = saved.manifest().step;
   CLEAVE_ASSIGN_OR_RETURN(int64_t before, skippedBefore(saved));
   skipped = before;
-  return data->restore(saved.manifest().sampler, done);
+  best = saved.manifest().best;
+  return options.onlyEvaluates ? Status::ok() : data->restore(saved.manifest().sampler, done);
 }
 
-Status PlanTrainer::save(std::optional<double> evalLoss) {
-  return saver->save({.step = done, .sampler = data->before(done), .evalLoss = evalLoss});
+Status PlanTrainer::save(std::optional<double> score) {
+  return saver->save({.step = done, .sampler = data->before(done), .score = score, .best = best});
 }
 
 // Where there is no room the run goes on without, and says so once.
 Status PlanTrainer::mirrorState() {
-  CLEAVE_ASSIGN_OR_RETURN(std::string obstacle, mirror->save(done, data->before(done)));
+  CLEAVE_ASSIGN_OR_RETURN(std::string obstacle, mirror->save(done, data->before(done), best));
   if (!obstacle.empty() && mirrorObstacle.empty())
     warn(fmt::format("the state of step {} is not mirrored, which is tried again after later steps: {}", done,
                      obstacle));
@@ -388,14 +403,18 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {
-    CLEAVE_ASSIGN_OR_RETURN(std::optional<double> loss, data->evaluate(*engine, done));
-    metrics.evalLoss = loss;
+    EvaluationSums sums;
+    CLEAVE_RETURN_IF_ERROR(data->evaluate(*engine, done, evaluationRules().batches, sums));
+    metrics.evaluation = sums.result(evaluationRules());
   }
   return metrics;
 }
 
-bool PlanTrainer::isBest(const StepMetrics &step) const {
-  return saver && options.keep.best && step.evalLoss && !(saver->bestLoss() && *saver->bestLoss() <= *step.evalLoss);
+// Whether it is better than all before.
+bool PlanTrainer::noteScore(double score) {
+  const bool isBetter = !best.score || score < *best.score - data->evaluationRules().minDelta;
+  best = isBetter ? BestScore{score, 0} : BestScore{best.score, best.since + 1};
+  return isBetter;
 }
 
 void PlanTrainer::tell(const StepMetrics &step) {
@@ -418,6 +437,11 @@ StepMetrics PlanTrainer::shapeOfMetrics() const {
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::OutputBinding &output : fragment.outputs())
         if (output.name().starts_with("grad_norm.")) shape.groupNorms[output.name()];
+  if (data->evaluates()) {
+    EvaluationResult &evaluation = shape.evaluation.emplace();
+    for (const EvaluationRules::Metric &metric : data->evaluationRules().metrics)
+      if (metric.kind != "confusion") evaluation.metrics[metric.name] = 0;
+  }
   return shape;
 }
 
@@ -454,20 +478,29 @@ Status PlanTrainer::runToEnd() {
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
+    std::optional<double> score;
+    if (taken.evaluation) score = data->evaluationRules().score(*taken.evaluation);
+    const bool isBest = score && noteScore(*score);
     if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
-    if (isSnapshotDue(done) || isBest(taken)) CLEAVE_RETURN_IF_ERROR(save(taken.evalLoss));
+    const int64_t patience = data->evaluationRules().patience;
+    const bool isEnough = patience > 0 && best.since >= patience;
+    if (isSnapshotDue(done) || (saver && (isEnough || (isBest && options.keep.best)))) CLEAVE_RETURN_IF_ERROR(save(score));
+    if (!isEnough) continue;
+    note(fmt::format("ends early after step {}: eval {} has not been better for {} evaluations", done,
+                     data->evaluationRules().monitor, best.since));
+    break;
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
-  // Nobody leaves while another may still ask it something.
-  CLEAVE_RETURN_IF_ERROR(engine->fabric().control().barrier(options.limits.step));
+  CLEAVE_RETURN_IF_ERROR(leave());
   CLEAVE_RETURN_IF_ERROR(writeRecords());
   if (isFirstProcess() && options.onEnd)
     options.onEnd({.step = done,
                    .steps = wanted,
                    .resumedStep = resumedAt,
                    .resumedFrom = resumedFrom,
-                   .signal = done == wanted ? 0 : signal});
-  if (done == wanted) return Status::ok();
+                   .signal = done < total || done == wanted ? 0 : signal,
+                   .isEarly = done < total});
+  if (done < total || done == wanted) return Status::ok(); // early, or all
   return {ErrorKind::Stopped,
           fmt::format("stopped by SIG{} after step {} of {}; {}", sigabbrev_np(signal), done, wanted,
                       saver ? "its snapshot is in " + options.snapshots + ": --resume goes on"
@@ -493,6 +526,22 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOp
   auto trainer = std::make_unique<PlanTrainer>(plan, std::move(options));
   CLEAVE_RETURN_IF_ERROR(trainer->open());
   return std::unique_ptr<Trainer>(std::move(trainer));
+}
+
+Result<EvaluationResult> evaluate(const plan::Plan &plan, TrainOptions options, int64_t batches) {
+  options.onlyEvaluates = true;
+  PlanTrainer trainer(plan, std::move(options));
+  EvaluationSums sums;
+  Status status = trainer.open();
+  if (status) status = trainer.evaluate(batches, sums);
+  if (status) status = trainer.leave();
+  if (!status) {
+    trainer.giveUp(status);
+    return status;
+  }
+  EvaluationResult result = sums.result(trainer.evaluationRules());
+  result.heldOut = trainer.heldOutSamples(), result.isFirst = trainer.isFirstProcess();
+  return result;
 }
 
 Status train(const plan::Plan &plan, const TrainOptions &options) {

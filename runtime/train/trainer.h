@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/engine/comm/network.h"
 #include "runtime/engine/executor/executor.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/train/state/snapshot.h"
 #include <functional>
 #include <memory>
@@ -21,7 +22,8 @@ struct StepMetrics {
   int64_t step = 0, steps = 0; // counted from 1; of the whole training, 0: not told
   double loss = 0, learningRate = 0, stepSeconds = 0, samplesPerSecond = 0, tokensPerSecond = 0, tflopsPerDevice = 0;
   double dataSeconds = 0; // of stepSeconds: the host read samples, or waited for them
-  std::optional<double> gradNorm, evalLoss;
+  std::optional<double> gradNorm;
+  std::optional<EvaluationResult> evaluation;
   std::map<std::string, std::optional<double>> groupNorms; // by "grad_norm.attention"; none: as of gradNorm
   std::optional<double> lossScale;                         // fp16: of the next step
   std::optional<int64_t> skipped; // fp16: steps so far whose gradients overflowed, so that nothing was updated
@@ -35,6 +37,7 @@ struct RunSpan {
   int64_t resumedStep = 0;     // of the snapshot that it went on from
   std::string resumedFrom;     // that snapshot; empty: it began at the model's weights
   int signal = 0;              // that stopped it; 0: none
+  bool isEarly = false;        // its evaluations were not better for as long as the recipe waits
 };
 
 struct TrainOptions {
@@ -48,6 +51,7 @@ struct TrainOptions {
   bool resume = false;          // from the newest snapshot in `snapshots`, if there is one
   bool acceptChanges = false;   // a resume with another model, loss or seed goes on all the same
   bool overwrite = false;       // another run's snapshots in `snapshots` are removed
+  bool onlyEvaluates = false;   // `snapshots`, a snapshot or a folder, is read only; of `data` all samples count
   std::string trace = {};       // Chrome trace
   int64_t traceFrom = 1, traceTo = 0; // its steps; 0: from there on, as many as fit
   std::string counters = {};          // JSON file: what every device sent, counted as it was sent
@@ -84,8 +88,16 @@ public:
   virtual Executor &executor() = 0;
   // Binds a caller's array (the global batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
+  // The same for the next evaluate().
+  virtual Status bindEvaluation(const std::string &input, const void *data, int64_t bytes) = 0;
+  // Adds the batch that is bound for it, or else `batches` of the samples that are held out, 0: all that fill a run.
+  virtual Status evaluate(int64_t batches, EvaluationSums &sums) = 0;
+  virtual const EvaluationRules &evaluationRules() const = 0;
 };
 
 Status train(const plan::Plan &plan, const TrainOptions &options);
+// Evaluates the weights of options.snapshots, or without one the model's, on samples that are held out, or on all of
+// options.data. `batches`: as of Trainer::evaluate.
+Result<EvaluationResult> evaluate(const plan::Plan &plan, TrainOptions options, int64_t batches);
 
 } // namespace cleave::runtime

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace cleave::runtime {
+struct TrainOptions;
+}
+
 namespace cleave::tool {
 
 void addInit(CLI::App &app, int &status);
@@ -20,6 +24,7 @@ void addCompile(CLI::App &app, int &status);
 void addReport(CLI::App &app, int &status);
 void addLaunch(CLI::App &app, int &status);
 void addRun(CLI::App &app, int &status);
+void addEval(CLI::App &app, int &status);
 void addBench(CLI::App &app, int &status);
 void addCheck(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
@@ -53,6 +58,9 @@ struct RequestOptions {
   // Reads the recipe and the cluster.
   Result<CompileRequest> request() const;
 };
+
+// How this process meets the others, finds the weights and uses its cores: run and eval share them.
+void addProcessOptions(CLI::App &command, runtime::TrainOptions &train);
 
 // The parts that the program was built from, and those of them that this machine has, in order: {"LLVM", "22.1.8"}.
 std::vector<report::Row> versionFacts();

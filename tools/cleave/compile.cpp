@@ -115,7 +115,9 @@ Result<std::string> checkData(const plan::Plan &plan) {
   if (!fields) return fields.status();
   auto opened = runtime::openData(yaml, fields->back());
   if (!opened) return opened.status();
-  if (auto evaluation = runtime::evaluationOf(plan.training(), *opened); !evaluation) return evaluation.status();
+  auto rules = runtime::readEvaluationRules(plan.training());
+  if (!rules) return rules.status();
+  if (Status heldOut = runtime::checkHeldOut(*rules, *opened); !heldOut) return heldOut;
   return opened->filled;
 }
 

@@ -35,6 +35,7 @@ std::string documentMetrics() {
   std::string text = "| key | meaning |\n|---|---|\n";
   runtime::StepMetrics all;
   all.groupNorms["grad_norm.NAME"];
+  all.evaluation.emplace().metrics["NAME"];
   for (const runtime::MetricValue &metric : runtime::metricValues(all))
     text += fmt::format("| `{}` | {} |\n", metric.key, metric.meaning);
   return text;

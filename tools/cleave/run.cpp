@@ -44,10 +44,10 @@ public:
     line += fmt::format("  lr {:.3g}  {}  {}", metrics.learningRate, report::formatSeconds(metrics.stepSeconds),
                         metrics.tokensPerSecond > 0 ? report::formatNumber(metrics.tokensPerSecond) + " tokens/s"
                                                     : report::formatNumber(metrics.samplesPerSecond) + " samples/s");
-    if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
+    if (metrics.evaluation) line += "  eval " + evaluationText(*metrics.evaluation);
     meanSeconds += (metrics.stepSeconds - meanSeconds) / double(std::min<int64_t>(++steps, 50));
     if (terminal) fmt::print(stderr, "\r\033[K{}", TerminalLine::fitting(timeLeft(metrics) + line));
-    if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) end();
+    if (first || metrics.evaluation || (!terminal && metrics.step % 20 == 0)) end();
     first = false;
   }
   // The line so far stays.
@@ -239,7 +239,8 @@ void addRun(CLI::App &app, int &status) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--keep-best", train.keep.best,
-                    "write a snapshot after each evaluation with the lowest loss so far, and keep it: DIR/best");
+                    "write a snapshot after each evaluation that is better than all before (the recipe's eval.monitor), and keep "
+                    "it: DIR/best");
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
   command->add_flag("--accept-changes", train.acceptChanges,
                     "go on, too, where the model, the loss or the seed is another than in the snapshot");
@@ -261,39 +262,9 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag_callback(
       "--no-graphs", [&train] { train.graphs = false; },
       "GPUs: start every command of a step by itself, not all as a CUDA graph");
-  command
-      ->add_option("--step-timeout", train.limits.step.seconds,
-                   "seconds after which the run ends because a rank that others wait for is stopped or makes no "
-                   "progress, which is named; on GPUs: that a step may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--secret-file", train.network.secretFile,
-                      "file with the secret of all ranks over TCP (default: CLEAVE_SECRET)");
-  command->add_option(
-      "--interface", train.network.interface,
-      "network interface, or its address, of this rank over TCP (default: the one that reaches rank 0)");
-  command->add_flag("--insecure-network", train.network.isInsecure,
-                    "meet beyond this host without a secret: nobody else may be on the network");
-  command
-      ->add_option("--meeting-timeout", train.limits.meeting.seconds,
-                   "seconds in which all ranks over TCP have to arrive")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command
-      ->add_option("--preparation-timeout", train.limits.preparation.seconds,
-                   "seconds that ranks wait for one that reads data or a snapshot, or chooses algorithms")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
-  command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
-  command->add_flag("--check-weights", train.checkWeights,
-                    "compare all of the weight files, not samples, with those of compile time");
   options->trust.add(*command);
-  command
-      ->add_option(
-          "--threads", train.threads,
-          "threads a device (default: OMP_NUM_THREADS, else the cores and the CPU quota, divided by the devices)")
-      ->check(CLI::PositiveNumber);
+  addProcessOptions(*command, train);
   command->add_flag("--quiet", options->quiet, "no progress");
   command->add_flag("--json", options->json,
                     "for programs: after the last step one object with steps, losses, rates and files, on standard "

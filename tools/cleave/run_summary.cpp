@@ -1,4 +1,5 @@
 #include "tools/cleave/run_summary.h"
+#include "runtime/train/metric_values.h"
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -18,6 +19,12 @@ Json pathOrNull(const std::string &path) { return path.empty() ? Json() : Json(p
 
 } // namespace
 
+std::string evaluationText(const runtime::EvaluationResult &evaluation) {
+  std::string text = fmt::format("loss {:.4f}", evaluation.loss);
+  for (const auto &[name, value] : evaluation.metrics) text += fmt::format("  {} {:.4g}", name, value);
+  return text;
+}
+
 void RunSummary::add(const runtime::StepMetrics &step) {
   ++steps;
   seconds += step.stepSeconds;
@@ -26,9 +33,10 @@ void RunSummary::add(const runtime::StepMetrics &step) {
   peakBytes = std::max(peakBytes, step.peakBytesPerDevice);
   if (!firstLoss) firstLoss = step.loss;
   lastLoss = step.loss;
-  if (!step.evalLoss) return;
-  lastEvalLoss = step.evalLoss;
-  if (!bestEvalLoss || std::isnan(*bestEvalLoss) || *step.evalLoss < *bestEvalLoss) bestEvalLoss = step.evalLoss;
+  if (!step.evaluation) return;
+  lastEvaluation = step.evaluation;
+  const double loss = step.evaluation->loss;
+  if (!bestEvalLoss || std::isnan(*bestEvalLoss) || loss < *bestEvalLoss) bestEvalLoss = loss;
 }
 
 Json RunSummary::json(const runtime::RunSpan &span, const runtime::TrainOptions &options, int restarts) const {
@@ -45,8 +53,10 @@ Json RunSummary::json(const runtime::RunSpan &span, const runtime::TrainOptions 
           {"restarts", restarts},
           {"first_loss", numberOrNull(firstLoss)},
           {"last_loss", numberOrNull(lastLoss)},
-          {"last_eval_loss", numberOrNull(lastEvalLoss)},
+          {"last_eval_loss", lastEvaluation ? Json(lastEvaluation->loss) : Json()},
           {"best_eval_loss", numberOrNull(bestEvalLoss)},
+          {"last_eval_metrics", lastEvaluation ? runtime::toJson(*lastEvaluation)["metrics"] : Json()},
+          {"ended_early", span.isEarly},
           {"seconds", whole.count()},
           {"steps_seconds", seconds},
           {"samples_per_s", rate(samples)},

@@ -20,7 +20,11 @@ private:
   const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   int64_t steps = 0, peakBytes = 0;
   double seconds = 0, samples = 0, tokens = 0; // of all steps
-  std::optional<double> firstLoss, lastLoss, lastEvalLoss, bestEvalLoss;
+  std::optional<double> firstLoss, lastLoss, bestEvalLoss;
+  std::optional<runtime::EvaluationResult> lastEvaluation;
 };
+
+// "loss 0.2114  accuracy 0.93"
+std::string evaluationText(const runtime::EvaluationResult &evaluation);
 
 } // namespace cleave::tool

@@ -324,7 +324,7 @@ Result<std::map<std::string, double>> Executor::finish() {
   }
   std::lock_guard guard(failureLock);
   if (!failure) return failure;
-  return programs.front()->named(ended.routine, outputs);
+  return programs.front()->named(ended.routine, outputs, tensors);
 }
 
 Result<std::map<std::string, double>> Executor::run(const std::string &name, std::span<const std::byte *const> inputs,

@@ -73,6 +73,8 @@ public:
   Status begin(const std::string &routine, std::span<const std::byte *const> inputs, int64_t step, int64_t skipped = 0,
                std::span<const std::byte *const> next = {});
   Result<std::map<std::string, double>> finish(); // the one that was begun first
+  // Outputs of several elements, by name, of the routine that was finished last.
+  const std::map<std::string, std::vector<double>> &outputTensors() const { return tensors; }
   // Whether begin() of one routine beside another makes its inputs' way shorter: on GPUs.
   bool prefetchesInputs() const { return streams != nullptr; }
   // Seconds in which the devices had nothing to do between the routine that was finished last and the next, if that was
@@ -104,6 +106,7 @@ private:
 
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
+  std::map<std::string, std::vector<double>> tensors;
   std::unique_ptr<Trace> trace;
   std::vector<std::unique_ptr<Device>> opened;            // of devices(), in that order
   std::unique_ptr<Fabric> connection;                     // between them: on GPUs it holds events and memory of theirs

@@ -152,36 +152,44 @@ std::vector<PreparedProgram::Output> PreparedProgram::outputsOf(int routine) con
   const plan::Action *last = lastAction(routine);
   if (!last) return outputs;
   const plan::Fragment &fragment = source->fragments(last->fragment());
-  for (const plan::OutputBinding &output : fragment.outputs()) {
-    bool isNumber = elementCount(output.buffer().shape()) == 1;
+  for (const plan::OutputBinding &output : fragment.outputs())
     outputs.push_back({placeOf(output.buffer(), *source, fragment, last->slot()),
-                       isNumber ? byteSize(output.buffer().dtype()) : 0, output.buffer().dtype()});
-  }
+                       elementCount(output.buffer().shape()) * byteSize(output.buffer().dtype()),
+                       output.buffer().dtype()});
   return outputs;
 }
 
-double PreparedProgram::numberOf(const Output &output, const std::byte *bytes) {
-  return output.bytes ? loadNumber(output.dtype, bytes) : std::nan("");
+void PreparedProgram::Output::appendTo(std::vector<double> &values, const std::byte *from) const {
+  const int64_t unit = byteSize(dtype);
+  for (int64_t at = 0; at < bytes; at += unit) values.push_back(loadNumber(dtype, from + at));
 }
 
 Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {
   values.clear();
+  std::vector<std::byte> bytes;
   for (const Output &output : outputsOf(routine)) {
-    std::byte bytes[8] = {};
-    if (output.bytes) CLEAVE_RETURN_IF_ERROR(device.read(output.place, bytes, output.bytes));
-    values.push_back(numberOf(output, bytes));
+    bytes.resize(static_cast<size_t>(output.bytes));
+    CLEAVE_RETURN_IF_ERROR(device.read(output.place, bytes.data(), output.bytes));
+    output.appendTo(values, bytes.data());
   }
   return Status::ok();
 }
 
-std::map<std::string, double> PreparedProgram::named(int routine, std::span<const double> values) const {
-  std::map<std::string, double> outputs;
+std::map<std::string, double> PreparedProgram::named(int routine, std::span<const double> values,
+                                                     std::map<std::string, std::vector<double>> &tensors) const {
+  std::map<std::string, double> numbers;
+  tensors.clear();
   const plan::Action *last = lastAction(routine);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const plan::OutputBinding &output = source->fragments(last->fragment()).outputs(static_cast<int>(i));
-    if (elementCount(output.buffer().shape()) == 1) outputs[output.name()] = values[i];
+  if (!last || values.empty()) return numbers;
+  for (const plan::OutputBinding &output : source->fragments(last->fragment()).outputs()) {
+    const auto own = values.first(static_cast<size_t>(elementCount(output.buffer().shape())));
+    values = values.subspan(own.size());
+    if (own.size() == 1)
+      numbers[output.name()] = own.front();
+    else
+      tensors[output.name()] = {own.begin(), own.end()};
   }
-  return outputs;
+  return numbers;
 }
 
 std::vector<Traffic> PreparedProgram::traffic() const {

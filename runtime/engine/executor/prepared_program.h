@@ -85,18 +85,19 @@ public:
   Status fillInputs(const PreparedRoutine &routine, size_t action, const RankWork &work, std::byte *base,
                     std::span<const int64_t> offsets);
   std::vector<Traffic> traffic() const; // sent so far; only between runs
-  // An output of a routine's last action. `bytes`: 0 where it is no number.
+  // An output of a routine's last action.
   struct Output {
     int64_t place = 0, bytes = 0;
     plan::DType dtype = plan::F32;
+
+    void appendTo(std::vector<double> &values, const std::byte *from) const; // its elements
   };
-  std::vector<Output> outputsOf(int routine) const;                     // in the order of Fragment.outputs
-  static double numberOf(const Output &output, const std::byte *bytes); // NaN where it is no number
-  // The outputs of a routine's last action, in the order of Fragment.outputs, as numbers; NaN where one is no number.
-  // Call it when the action's commands are done.
+  std::vector<Output> outputsOf(int routine) const; // in the order of Fragment.outputs
+  // The elements of these, one after the other. Call it when the action's commands are done.
   Status readOutputs(int routine, std::vector<double> &values) const;
-  // Those that are numbers, by their names.
-  std::map<std::string, double> named(int routine, std::span<const double> values) const;
+  // Outputs of one element by their names; those of several in `tensors`.
+  std::map<std::string, double> named(int routine, std::span<const double> values,
+                                      std::map<std::string, std::vector<double>> &tensors) const;
 
   const int64_t id;
   const plan::Plan &plan;

@@ -25,8 +25,12 @@ template <typename Wait> auto Rank::timed(int lane, bool waits, Wait wait) {
 
 void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status &)> onFailure) {
   failed = std::move(onFailure);
-  int most = 0;
-  for (const plan::Fragment &fragment : program().fragments()) most = std::max(most, fragment.outputs_size());
+  int64_t most = 0;
+  for (const plan::Fragment &fragment : program().fragments()) {
+    int64_t elements = 0;
+    for (const plan::OutputBinding &output : fragment.outputs()) elements += elementCount(output.buffer().shape());
+    most = std::max(most, elements);
+  }
   for (Work &work : works) work.outputs.reserve(static_cast<size_t>(most));
   used = lanesOf(program());
   for (int lane : used) {

@@ -15,7 +15,10 @@ using cuda::CudaDevice;
 using cuda::StreamEvent;
 
 namespace {
-constexpr int64_t wordBytes = 8; // of a fault, of an output: in pinned memory
+constexpr int64_t wordBytes = 8; // of a fault in pinned memory, where outputs follow in whole words
+int64_t resultBytes(const PreparedProgram::Output &output) {
+  return (output.bytes + wordBytes - 1) / wordBytes * wordBytes;
+}
 } // namespace
 
 StreamEngine::StreamEngine(std::vector<PreparedProgram *> programs, std::vector<CudaDevice *> devices,
@@ -47,11 +50,14 @@ Status StreamEngine::open() {
       CLEAVE_RETURN_IF_ERROR(event->make(first, StreamEvent::Keeps::Time));
   CLEAVE_RETURN_IF_ERROR(notice.make(first));
   CLEAVE_RETURN_IF_ERROR(recorder.open(devices, programs.front()->plan.mesh()));
-  size_t outputs = 0;
-  for (int number = 0; number < programs.front()->program().routines_size(); ++number)
-    outputs = std::max(outputs, programs.front()->outputsOf(number).size());
+  int64_t outputs = 0; // bytes
+  for (int number = 0; number < programs.front()->program().routines_size(); ++number) {
+    int64_t bytes = 0;
+    for (const PreparedProgram::Output &output : programs.front()->outputsOf(number)) bytes += resultBytes(output);
+    outputs = std::max(outputs, bytes);
+  }
   for (cuda::PinnedMemory &result : results) {
-    CLEAVE_RETURN_IF_ERROR(result.allocate(first, static_cast<int64_t>(programs.size() + outputs) * wordBytes));
+    CLEAVE_RETURN_IF_ERROR(result.allocate(first, static_cast<int64_t>(programs.size()) * wordBytes + outputs));
     std::memset(result.data(), 0, static_cast<size_t>(result.bytes()));
   }
   for (size_t r = 0; r < programs.size(); ++r) {
@@ -233,8 +239,8 @@ Status StreamEngine::finishRoutine(Run &run, std::vector<double> &outputs) {
   const std::byte *result = results[stageOf(run.turn)].data() + static_cast<int64_t>(programs.size()) * wordBytes;
   outputs.clear();
   for (const PreparedProgram::Output &output : programs.front()->outputsOf(run.routine->numbers.front())) {
-    outputs.push_back(PreparedProgram::numberOf(output, result));
-    result += wordBytes;
+    output.appendTo(outputs, result);
+    result += resultBytes(output);
   }
   idle.reset();
   if (running.size() == 1 || !running[1].failure) return Status::ok();
@@ -339,11 +345,10 @@ Status StreamEngine::join(const Routine &routine) {
   CLEAVE_RETURN_IF_ERROR(fabric.endRun(first));
   cuda::Address to = results[stageOf(turn)].address() + static_cast<cuda::Address>(programs.size()) * wordBytes;
   for (const PreparedProgram::Output &output : programs.front()->outputsOf(routine.numbers.front())) {
-    if (output.bytes)
-      CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.memcpyAsync(to, devices.front()->addressOf(output.place),
-                                                              static_cast<size_t>(output.bytes), first),
-                                       "cannot read the outputs"));
-    to += wordBytes;
+    CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.memcpyAsync(to, devices.front()->addressOf(output.place),
+                                                            static_cast<size_t>(output.bytes), first),
+                                     "cannot read the outputs"));
+    to += static_cast<cuda::Address>(resultBytes(output));
   }
   return Status::ok();
 }

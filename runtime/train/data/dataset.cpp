@@ -94,6 +94,7 @@ Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const>
 Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &given, const DataOptions &options) {
   CLEAVE_ASSIGN_OR_RETURN(DataSettings settings, parseDataSettings(yaml));
   if (!options.path.empty()) settings.path = options.path;
+  if (options.holdsNoneBack) settings.trainSplit = 1;
   std::vector<Field> fields = given;
   if (settings.lengths.size() == 1) markLength(fields, settings.lengths.front());
   if (fields.empty()) return inputError("the plan has no inputs to fill with data");

@@ -66,6 +66,7 @@ struct DataSource {
 struct DataOptions {
   std::string path;  // replaces the recipe's (`cleave run --data`); "" keeps it
   uint64_t seed = 0; // of synthetic data
+  bool holdsNoneBack = false; // data.train_split does not count
 };
 
 // The fields of a routine's inputs (inputsOf(plan, "step")): global shapes without the dimension of samples.

@@ -32,6 +32,12 @@
 
 namespace cleave::runtime {
 
+// The lowest score of a run's evaluations, and how many came after it.
+struct BestScore {
+  std::optional<double> score;
+  int64_t since = 0;
+};
+
 struct SnapshotManifest {
   int64_t step = 0;     // steps done
   SamplerState sampler; // of the training data
@@ -61,13 +67,14 @@ struct SnapshotManifest {
   std::string modelPath;
   std::string modelDigest;        // of the plan
   std::string recipe;             // of the plan, as YAML: how the model's parameters were told apart
-  std::optional<double> evalLoss; // of an evaluation after this step
+  std::optional<double> score;    // of the evaluation after this step (EvaluationRules::score): less is better
+  BestScore best;                 // up to this step
 };
 
 // The snapshots of a folder that stay when a new one is whole.
 struct KeptSnapshots {
   int64_t newest = 2;
-  bool best = false; // and that of the lowest evalLoss, which the link "best" leads to
+  bool best = false; // and that of the lowest score, which the link "best" leads to
 };
 
 // A part of a persistent tensor that one device holds.
@@ -103,9 +110,6 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
 bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
 
 std::string rankFileName(int64_t rank); // "rank-0000.safetensors"
-
-// The lowest evalLoss of the folder's whole snapshots; none: no snapshot says one.
-std::optional<double> bestLossIn(const std::string &path);
 
 // The parts of a snapshot's folder. `run` is the manifest's.
 Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes, const std::string &run);

@@ -49,6 +49,12 @@ std::string checksumOf(nlohmann::json manifest) {
   return runtime::checksumOf(std::as_bytes(std::span(text)));
 }
 
+Json orNull(const std::optional<double> &number) { return number ? Json(*number) : Json(); }
+std::optional<double> numberIn(const nlohmann::json &map, const char *key) {
+  auto found = map.find(key);
+  return found != map.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
 Json toJson(const SnapshotManifest &manifest) {
   Json tensors = Json::object();
   for (const auto &[name, tensor] : manifest.tensors) {
@@ -74,7 +80,9 @@ Json toJson(const SnapshotManifest &manifest) {
           {"ranks", manifest.ranks},
           {"run", manifest.run},
           {"files", std::move(files)},
-          {"eval_loss", manifest.evalLoss ? Json(*manifest.evalLoss) : Json()},
+          {"score", orNull(manifest.score)},
+          {"best_score", orNull(manifest.best.score)},
+          {"evaluations_since_best", manifest.best.since},
           {"tensors", std::move(tensors)}};
 }
 
@@ -142,8 +150,8 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
     manifest.modelPath = json.at("model").get<std::string>();
     manifest.modelDigest = json.at("model_digest").get<std::string>();
     manifest.recipe = json.value("recipe", "");
-    if (auto loss = json.find("eval_loss"); loss != json.end() && loss->is_number())
-      manifest.evalLoss = loss->get<double>();
+    manifest.score = numberIn(json, "score");
+    manifest.best = {numberIn(json, "best_score"), json.value("evaluations_since_best", int64_t(0))};
     manifest.ranks = json.at("ranks").get<int64_t>();
     manifest.run = json.at("run").get<std::string>();
     manifest.checksum = json.at("checksum").get<std::string>();
@@ -289,8 +297,8 @@ void SnapshotWriter::removeOld(const std::string &own) const {
   if (keep.best) {
     double lowest = 0;
     for (auto path = all->rbegin(); path != all->rend(); ++path)
-      if (Result<SnapshotManifest> read = readManifest(*path); read && read->evalLoss)
-        if (best.empty() || *read->evalLoss < lowest) best = *path, lowest = *read->evalLoss;
+      if (Result<SnapshotManifest> read = readManifest(*path); read && read->score)
+        if (best.empty() || *read->score < lowest) best = *path, lowest = *read->score;
     std::error_code failure;
     const fs::path link = fs::path(folder) / "best", made = fs::path(folder) / ".best.partial";
     fs::remove(made, failure);
@@ -300,16 +308,6 @@ void SnapshotWriter::removeOld(const std::string &own) const {
   const auto newest = static_cast<size_t>(std::max<int64_t>(1, keep.newest));
   for (size_t i = newest; i < all->size(); ++i)
     if ((*all)[i] != own && (*all)[i] != best) removeSnapshot((*all)[i]);
-}
-
-std::optional<double> bestLossIn(const std::string &path) {
-  std::optional<double> best;
-  Result<std::vector<std::string>> all = snapshotsIn(path);
-  if (!all) return best;
-  for (const std::string &one : *all)
-    if (Result<SnapshotManifest> manifest = readManifest(one); manifest && manifest->evalLoss)
-      if (!best || *manifest->evalLoss < *best) best = manifest->evalLoss;
-  return best;
 }
 
 Result<bool> isFreshSnapshotFolder(const std::string &path) {

@@ -19,5 +19,5 @@ for entry in entries:
 wanted = {*written[-count:], best["step"]}
 kept = {int(path.name[5:]) for path in folder.glob("step-*")}
 linked = json.loads((folder / "best" / "manifest.json").read_text())
-if kept != wanted or linked["step"] != best["step"] or linked["eval_loss"] != best["eval_loss"] or len(kept) < count:
+if kept != wanted or linked["step"] != best["step"] or linked["score"] != best["eval_loss"] or len(kept) < count:
     sys.exit(f"kept {sorted(kept)}, best is {linked['step']}; it should be {sorted(wanted)} and {best['step']}")

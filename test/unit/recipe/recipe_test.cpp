@@ -246,6 +246,38 @@ TEST(Recipe, StepsOfAScheduleMayBeShares) {
               HasSubstr("'optimizer.lr.power' is for kind polynomial, this is wsd"));
 }
 
+TEST(Recipe, MetricsAreWordsOrMaps) {
+  auto read = [](const std::string &eval, const std::string &loss = "softmax_cross_entropy") {
+    return parseRecipeText("loss: {kind: " + loss + "}\neval:\n  {" + eval + "}\n");
+  };
+  Result<Recipe> recipe = read("every: 5, metrics: [accuracy, top_5, {kind: f1, output: y, labels: t, name: own}, "
+                               "{kind: mean, output: y}], monitor: top_5, patience: 2, min_delta: 0.5");
+  ASSERT_TRUE(recipe) << recipe.status().message();
+  std::vector<std::string> names;
+  for (const Metric &metric : recipe->eval->metrics) names.push_back(metric.name);
+  EXPECT_THAT(names, testing::ElementsAre("accuracy", "top_5", "own", "y"));
+  EXPECT_EQ(recipe->eval->metrics[1].k, 5);
+  EXPECT_EQ(parsed(recipe->resolved()).resolved(), recipe->resolved());
+  const std::vector<std::array<std::string, 3>> faults = {
+      {"metrics: [acuracy]", "softmax_cross_entropy", "recipe:3: 'eval.metrics.kind' cannot be 'acuracy'"},
+      {"metrics: accuracy", "softmax_cross_entropy", "must be a list"},
+      {"metrics: [top_0]", "softmax_cross_entropy", "must be top_K with a number"},
+      {"metrics: [accuracy]", "mse", "needs labels that are classes; the loss is mse"},
+      {"metrics: [mae]", "softmax_cross_entropy", "compares numbers, and labels are classes"},
+      {"metrics: [top_2]", "bce", "needs labels that are classes; the loss is bce"},
+      {"metrics: [perplexity]", "mse", "is the exponential of a cross-entropy"},
+      {"metrics: [perplexity]", "softmax_cross_entropy, label_smoothing: 0.1", "without label_smoothing"},
+      {"metrics: [mean]", "mse", "needs an 'output' of the graph"},
+      {"metrics: [accuracy]", "output", "needs 'output' and 'labels'"},
+      {"metrics: [accuracy, accuracy]", "softmax_cross_entropy", "two of 'eval.metrics' are called 'accuracy'"},
+      {"metrics: [accuracy], monitor: f1", "softmax_cross_entropy", "must be loss or one of 'eval.metrics', is 'f1'"},
+      {"metrics: [confusion], monitor: confusion", "softmax_cross_entropy", "cannot judge by a metric of kind confusion"},
+      {"patience: 3", "softmax_cross_entropy", "needs evaluations"},
+  };
+  for (const auto &[eval, loss, message] : faults)
+    EXPECT_THAT(read(eval, loss).status().message(), HasSubstr(message)) << eval;
+}
+
 TEST(Recipe, SchedulesFollowTheirFormulas) {
   Schedule schedule;
   auto rate = [&](int64_t step) { return runtime::learningRate(planned(schedule), step - 1); };

@@ -345,12 +345,12 @@ TEST_F(StateTest, SafetensorsAreAsTheReferenceLibraryTakesThem) {
 
 // Writes a snapshot of one tensor of 4 x 6 and one of 6, both counting from `start`, as `plan` splits them.
 Status save(const plan::Plan &plan, const std::string &folder, int64_t step, float start, KeptSnapshots keep = {},
-            std::optional<double> evalLoss = {}) {
+            std::optional<double> score = {}) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   SnapshotManifest manifest = manifestOf(plan);
   manifest.step = step;
   manifest.sampler = {3, 40};
-  manifest.evalLoss = evalLoss;
+  manifest.score = score;
   SnapshotWriter writer(folder, manifest, keep);
   std::vector<SnapshotManifest::File> files;
   for (int64_t device = 0; device < mesh->numDevices(); ++device) {
@@ -443,7 +443,6 @@ TEST_F(StateTest, TheNewestTwoAreKept) {
 
 TEST_F(StateTest, SoManyAreKeptAndTheBest) {
   plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
-  EXPECT_FALSE(bestLossIn(folder.string()));
   const std::vector<std::optional<double>> losses = {3.0, 2.0, {}, 2.5, {}, 2.75};
   for (size_t i = 0; i < losses.size(); ++i)
     ASSERT_TRUE(save(plan, folder.string(), static_cast<int64_t>(i + 1), 1, {3, true}, losses[i]).isOk());
@@ -453,11 +452,10 @@ TEST_F(StateTest, SoManyAreKeptAndTheBest) {
   EXPECT_THAT(
       left, testing::UnorderedElementsAre("best", "step-00000002", "step-00000004", "step-00000005", "step-00000006"));
   EXPECT_EQ(fs::read_symlink(folder / "best"), "step-00000002");
-  EXPECT_EQ(bestLossIn(folder.string()), 2.0);
   auto best = Snapshot::open((folder / "best").string());
   ASSERT_TRUE(best.isOk()) << best.status().message();
   EXPECT_EQ((*best)->manifest().step, 2);
-  EXPECT_EQ((*best)->manifest().evalLoss, 2.0);
+  EXPECT_EQ((*best)->manifest().score, 2.0);
 }
 
 // A rank that cannot write says why, and without its file there is no snapshot.
