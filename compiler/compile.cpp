@@ -203,6 +203,7 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_flops_per_step(flopsOf(planned.problem));
   training.set_tokens_per_sample(tokensPerSample(plan));
   training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
+  training.set_steps_before(planned.pipeline->stepsBefore());
 }
 
 // Of one length's fragments: those that end with its suffix.

@@ -22,6 +22,7 @@ struct CompileRequest {
   std::string importCheck = {}; // what a check of the import beside the PyTorch module found; "": there was none
   bool annotations = true;      // what the model's own annotations say of the split goes with these flags
   std::string problemFile;      // not empty: the planner's problem is written there, as text
+  std::string resumed;          // snapshots that the training goes on from with this recipe; "": none
   bool emulate = false;         // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
   bool checkWeights = false;    // the plan holds digests of all of each weight file
   std::string irFolder;         // not empty: the module is written there after each phase

@@ -55,6 +55,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/train/state/snapshot.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>
@@ -273,6 +274,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
   CLEAVE_RETURN_IF_ERROR(
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
+  CLEAVE_RETURN_IF_ERROR(noteResumed());
   training::TrainingOptions training{.microbatches = microbatches,
                                      .lossOfBatch = step.lossOfBatch,
                                      .delayWeights = step.delayWeights,
@@ -296,6 +298,27 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
     return run("precision", [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision(element)); });
   return Status::ok();
+}
+
+// Which optimizer state the snapshot has that the training goes on from.
+Status Pipeline::noteResumed() {
+  if (request.resumed.empty()) return Status::ok();
+  CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Snapshot> saved, runtime::Snapshot::open(request.resumed));
+  CLEAVE_ASSIGN_OR_RETURN(int64_t skipped, runtime::skippedBefore(*saved));
+  Builder builder(&context);
+  llvm::SmallVector<NamedAttribute> known;
+  for (const auto &[name, tensor] : saved->manifest().tensors)
+    if (tensor.role == plan::Parameter::OPTIMIZER_STATE)
+      known.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(tensor.since)));
+  module.get()->setAttr(onnx::resumedStateName, builder.getDictionaryAttr(known));
+  module.get()->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(saved->manifest().step - skipped));
+  return Status::ok();
+}
+
+int64_t Pipeline::stepsBefore() {
+  if (module.get()->hasAttr(onnx::resumedStateName)) return 0; // the snapshot says it
+  auto steps = module.get()->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName);
+  return steps ? steps.getInt() : 0;
 }
 
 std::string Pipeline::checkpointFolder() {

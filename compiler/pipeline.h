@@ -57,6 +57,8 @@ public:
   // The node that makes the loss of several microbatches another than the batch's; empty: none.
   std::string lossMeetsAt();
   std::string checkpointFolder(); // of the recipe's init; "" without one
+  Status noteResumed();
+  int64_t stepsBefore();          // of the training that this one continues
   // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
   // What would change the numbers and the file does not tell, a line each.

@@ -103,6 +103,7 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
                   .Default(plan::Parameter::PARAMETER);
   out.set_role(role);
   out.set_trainable(param.getTrainable());
+  if (auto since = param->getAttrOfType<IntegerAttr>(onnx::sinceName)) out.set_since(since.getInt());
   out.set_snapshot(role != plan::Parameter::ACCUMULATOR);
   auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset").asArrayRef();
   out.set_on_host(isOnHost(param));
@@ -251,6 +252,7 @@ private:
       scalar.set_kind(*kind);
       if (auto base = function.getArgAttrOfType<FloatAttr>(number, "cleave.base"))
         scalar.set_base(base.getValueAsDouble());
+      if (auto since = function.getArgAttrOfType<IntegerAttr>(number, onnx::sinceName)) scalar.set_since(since.getInt());
       *scalar.mutable_buffer() = bufferOf(argument);
       return success();
     }

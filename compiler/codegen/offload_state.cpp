@@ -1,11 +1,11 @@
 // OffloadState: optimizer state lies in the host's memory, and what needs it gets copies (`cleave.offload` of the
 // module has "optimizer").
 //
-//   %m = onnx.read @adam.m                          %m = onnx.read @adam.m            its place is in the host's memory
+//   %m = onnx.read @exp_avg                         %m = onnx.read @exp_avg           its place is in the host's memory
 //                                                   %f = plan.copy %m {plan.link = "fetch"}
 //   %w1, %m1 = plan.launch @adam(%w, %g, %m)   ->   %w1, %m1 = plan.launch @adam(%w, %g, %f)
 //                                                   %e = plan.copy %m1 {plan.link = "evict"}
-//   plan.store %m1, @adam.m                         plan.store %e, @adam.m            the copy writes it there
+//   plan.store %m1, @exp_avg                        plan.store %e, @exp_avg           the copy writes it there
 //
 // ScheduleCommands puts the copies on streams of their own and lets fetches run ahead. A parameter's state that is
 // smaller than a page stays on the device: it would be all latency.

@@ -12,7 +12,8 @@ Attribute hostScalarKey(func::FuncOp function, unsigned argument) {
   if (!kind) return {};
   auto type = TypeAttr::get(function.getArgument(argument).getType());
   SmallVector<Attribute> key{kind, type};
-  if (Attribute base = function.getArgAttr(argument, "cleave.base")) key.push_back(base);
+  for (StringRef name : {StringRef("cleave.base"), StringRef(onnx::sinceName)})
+    if (Attribute value = function.getArgAttr(argument, name)) key.push_back(value);
   return ArrayAttr::get(function.getContext(), key);
 }
 

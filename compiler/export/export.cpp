@@ -1,6 +1,7 @@
 #include "compiler/export/export.h"
 #include "compiler/export/write_adapter.h"
 #include "compiler/export/write_onnx.h"
+#include "compiler/export/write_optimizer.h"
 #include "compiler/export/write_safetensors.h"
 
 namespace cleave {
@@ -13,6 +14,9 @@ Result<Exported> exportSnapshot(const ExportRequest &request, std::vector<std::s
                                     "own names and types");
   auto model = TrainedModel::open(request, notes);
   if (!model) return model.status();
+  if (request.optimizer && (isOnnx || !isFolder || !request.kind.empty() || request.merge || !request.base.empty()))
+    return Status(ErrorKind::Usage, "--optimizer writes a folder, without --ema, --merge and --base");
+  if (request.optimizer) return writeOptimizerOf(**model, request, notes);
   const bool hasAdapters = !(*model)->adapters().empty();
   if (isFolder && !hasAdapters)
     return Status(ErrorKind::Usage, "export writes .onnx or .safetensors, not '" + request.output + "'");

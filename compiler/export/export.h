@@ -7,6 +7,7 @@
 //   request.output = "trained.onnx"   the model it came from, with the trained initializers
 //   request.output = "adapter"        of a training with the recipe's `lora`: a folder as PEFT saves it,
 //                                     adapter_config.json and adapter_model.safetensors
+//   request.optimizer = true          a folder as the recipe's `init: {optimizer: ...}` takes it
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/base/status.h"
@@ -24,7 +25,8 @@ struct ExportRequest {
   plan::DType dtype = plan::DTYPE_INVALID; // of floats; DTYPE_INVALID: as trained
   int64_t shardBytes = int64_t(5) * 1000000000; // of one safetensors file, its header apart
   bool fileNames = false;                       // the .onnx file's names and shapes instead of PyTorch's
-  bool ema = false;                             // the moving averages of the weights
+  bool optimizer = false;                       // the optimizer's state, into a folder (write_optimizer.h)
+  std::string kind = {}; // in place of the weights what is kept beside each: "ema", "exp_avg"; "": the weights
   bool merge = false;                           // adapters are added to the weights that they stand beside
   bool tiedCopies = true;                       // every name of a tied weight, as load_state_dict(strict=True) wants
 };

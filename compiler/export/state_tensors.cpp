@@ -104,6 +104,7 @@ Status StateTensors::addEntries(const ExportRequest &request, std::vector<std::s
   }
   for (const StateEntry &entry : dict.entries) {
     if (entry.isCopy && !request.tiedCopies) continue;
+    if (model->isState() && (entry.source != StateEntry::Source::Parameter || !model->hasState(entry.parameter))) continue;
     TensorHeader tensor{stripped(entry.key), typeOf(*model, entry), entry.shape};
     if (entry.isGuess && baseSet && !ofBase(tensor.name))
       if (const std::string name = nameInBase(entry); !name.empty()) tensor.name = name;

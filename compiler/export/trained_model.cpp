@@ -32,8 +32,8 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const ExportRequest &re
     options.init = {}; // the snapshot has all that it gave
     trained->trainedBy = std::move(*recipe);
   }
-  trained->readsAverages = request.ema;
-  if (request.ema && !trained->trainedBy.ema)
+  trained->kind = request.kind;
+  if (request.kind == runtime::averageKind && !trained->trainedBy.ema)
     return inputError(
         fmt::format("{}: has no averages of weights: its recipe has no 'ema'", trained->snapshot->path()));
   const std::string &file = model.empty() ? trained->manifest().modelPath : model;
@@ -139,9 +139,27 @@ plan::DType TrainedModel::dtype(size_t at) const {
 
 std::string TrainedModel::storedName(const Place &place) const {
   const auto &tensors = manifest().tensors;
-  const std::string average = runtime::averageName(place.tensor), master = runtime::masterName(place.tensor);
-  if (readsAverages && tensors.contains(average)) return average;
+  const std::string beside = kind + "/" + place.tensor, master = runtime::masterName(place.tensor);
+  if (!kind.empty() && tensors.contains(beside)) return beside;
   return tensors.contains(master) ? master : place.tensor;
+}
+
+std::vector<std::string> TrainedModel::stateKinds() const {
+  std::set<std::string> kinds;
+  for (const auto &[name, tensor] : manifest().tensors) {
+    const size_t slash = name.find('/');
+    if (tensor.role != plan::Parameter::OPTIMIZER_STATE || slash == std::string::npos) continue;
+    const std::string own = name.substr(0, slash);
+    const auto of = manifest().tensors.find(name.substr(slash + 1));
+    const bool isKept = of != manifest().tensors.end() && of->second.role == plan::Parameter::PARAMETER;
+    if (isKept && own != runtime::averageKind && name != runtime::masterName(of->first)) kinds.insert(own);
+  }
+  return {kinds.begin(), kinds.end()};
+}
+
+bool TrainedModel::hasState(size_t at) const {
+  const auto found = places.find(parameter(at).symbol());
+  return found != places.end() && manifest().tensors.contains(kind + "/" + found->second.tensor);
 }
 
 plan::DType TrainedModel::storedType(const std::string &symbol) const {

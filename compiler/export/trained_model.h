@@ -3,6 +3,7 @@
 #include "compiler/export/export.h"
 #include "compiler/import/model_tables.h"
 #include "compiler/recipe/recipe.h"
+#include "runtime/plan/master_weights.h"
 #include "runtime/train/state/snapshot.h"
 
 namespace cleave {
@@ -22,7 +23,7 @@ std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes
 
 class TrainedModel {
 public:
-  // The request's snapshot, model, merge and ema. `notes`: why newer snapshots of a folder are not taken. Errors: no
+  // The request's snapshot, model, merge and kind. `notes`: why newer snapshots of a folder are not taken. Errors: no
   // whole snapshot, one without averages, a model whose parameters are not the snapshot's, adapters to merge into
   // quantized weights.
   static Result<std::unique_ptr<TrainedModel>> open(const ExportRequest &request, std::vector<std::string> &notes);
@@ -32,6 +33,12 @@ public:
   const runtime::SnapshotManifest &manifest() const { return snapshot->manifest(); }
   const recipe::Recipe &usedRecipe() const { return trainedBy; }
   const std::vector<TrainedAdapter> &adapters() const { return found; }
+  Result<int64_t> skippedSteps() const { return runtime::skippedBefore(*snapshot); }
+  // Kinds of tensors that the optimizer keeps beside parameters: exp_avg, exp_avg_sq.
+  std::vector<std::string> stateKinds() const;
+  bool isState() const { return !kind.empty() && kind != runtime::averageKind; }
+  // Whether there is something of the kind beside it.
+  bool hasState(size_t at) const;
   // One of an adapter's matrices, whole, as it trained. Dense, in doubles.
   Result<std::vector<double>> readAdapter(const std::string &name) const;
   // Updates of the running statistics in the snapshot's steps.
@@ -64,7 +71,7 @@ private:
   Status readStored(const std::string &symbol, plan::DType dtype, const runtime::Shard &box,
                     std::span<std::byte> out) const;
   void addAdapter(const MergedAdapter &merged, const runtime::Shard &box, std::span<std::byte> out) const;
-  // The snapshot's tensor that is read for it: its average, its fp32 copy, or itself.
+  // The snapshot's tensor that is read for it: of the kind, its fp32 copy, or itself.
   std::string storedName(const Place &place) const;
   plan::DType storedType(const std::string &symbol) const;
   runtime::Shard storedWhole(const std::string &symbol) const;
@@ -72,7 +79,7 @@ private:
   std::unique_ptr<runtime::Snapshot> snapshot;
   std::unique_ptr<import_::ModelTables> source;
   recipe::Recipe trainedBy;
-  bool readsAverages = false;
+  std::string kind; // of what is read in place of the weights
   std::vector<TrainedAdapter> found;
   std::map<size_t, MergedAdapter> merged; // by parameter
   std::map<std::string, Place> places;    // by symbol

@@ -19,9 +19,9 @@ namespace {
 class GraphBuilder {
 public:
   GraphBuilder(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
-               const InitialWeights &initial, TensorStore &store)
+               const InitialWeights &initial, const std::optional<OptimizerState> &optimizer, TensorStore &store)
       : module(module), context(*module.getContext()), builder(&context), model(model), flat(flat), table(table),
-        initial(initial), store(store), graph(flat) {}
+        initial(initial), optimizer(optimizer), store(store), graph(flat) {}
 
   Status build() {
     collectTypes(model.proto.graph());
@@ -61,6 +61,12 @@ private:
     return builder.getDictionaryAttr(place);
   }
 
+  ArrayAttr placesOf(const std::vector<StoredRun> &runs) {
+    llvm::SmallVector<Attribute> places;
+    for (const StoredRun &run : runs) places.push_back(placeOf(run));
+    return builder.getArrayAttr(places);
+  }
+
   void addParam(size_t at, const std::vector<std::string> &keys) {
     const Parameter &parameter = table.parameters[at];
     std::vector<std::string> nodes;
@@ -80,14 +86,19 @@ private:
     set("role", builder.getStringAttr(parameter.role == Role::RunningStatistic ? "running_statistic" : "parameter"));
     set("trainable", builder.getBoolAttr(parameter.trainable));
     if (auto places = initial.places.find(at); places != initial.places.end()) {
-      llvm::SmallVector<Attribute> sources;
-      for (const StoredRun &run : places->second) sources.push_back(placeOf(run));
-      set("init", builder.getDictionaryAttr(builder.getNamedAttr("sources", builder.getArrayAttr(sources))));
+      set("init", builder.getDictionaryAttr(builder.getNamedAttr("sources", placesOf(places->second))));
     } else if (tensor.inFile) {
       set("path", builder.getStringAttr(tensor.path));
       set("offset", builder.getI64IntegerAttr(tensor.offset));
       set("length", builder.getI64IntegerAttr(tensor.length));
       set("file_type", TypeAttr::get(type.getElementType()));
+    }
+    if (optimizer) {
+      llvm::SmallVector<NamedAttribute> kinds;
+      for (const auto &[kind, places] : optimizer->kinds)
+        if (auto own = places.find(at); own != places.end())
+          kinds.push_back(builder.getNamedAttr(kind, placesOf(own->second)));
+      set(onnx::optimizerStateName, builder.getDictionaryAttr(kinds));
     }
     if (!parameter.aliases.empty()) set("aliases", strings(parameter.aliases));
     if (!parameter.transposedAliases.empty()) set("onnx.transposed_aliases", strings(parameter.transposedAliases));
@@ -330,6 +341,7 @@ private:
   const FlatGraph &flat;
   const ParameterTable &table;
   const InitialWeights &initial;
+  const std::optional<OptimizerState> &optimizer;
   TensorStore &store;
   const GraphIndex graph;
   std::map<std::string, Type> types;
@@ -342,8 +354,8 @@ private:
 } // namespace
 
 Status buildModule(ModuleOp module, const ModelFile &model, const FlatGraph &flat, const ParameterTable &table,
-                   const InitialWeights &initial, TensorStore &store) {
-  return GraphBuilder(module, model, flat, table, initial, store).build();
+                   const InitialWeights &initial, const std::optional<OptimizerState> &optimizer, TensorStore &store) {
+  return GraphBuilder(module, model, flat, table, initial, optimizer, store).build();
 }
 
 } // namespace cleave::import_

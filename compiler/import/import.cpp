@@ -98,6 +98,7 @@ Status describe(ModuleOp module, const ModelTables &tables) {
   module->setAttr(otherTensorsName, builder.getArrayAttr(others));
   if (!tables.initial.folder.empty())
     module->setAttr(checkpointFolderName, builder.getStringAttr(tables.initial.folder));
+  if (tables.optimizer) module->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(tables.optimizer->steps));
   module->setAttr("onnx.export_notes", strings(builder, table.state.notes));
   module->setAttr("onnx.missing_files", strings(builder, missing));
   return Status::ok();
@@ -108,7 +109,7 @@ Status importInto(ModuleOp module, const std::string &path, const ImportOptions 
   if (!read) return read.status();
   ModelTables &tables = **read;
   CLEAVE_RETURN_IF_ERROR(
-      buildModule(module, tables.model, tables.flat, tables.parameters, tables.initial, tables.store));
+      buildModule(module, tables.model, tables.flat, tables.parameters, tables.initial, tables.optimizer, tables.store));
   return describe(module, tables);
 }
 

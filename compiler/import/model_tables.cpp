@@ -15,10 +15,12 @@ Result<std::unique_ptr<ModelTables>> readTables(const std::string &path, const I
   Result<ParameterTable> parameters = classifyParameters(tables->model, tables->flat, tables->store, options);
   if (!parameters) return parameters.status();
   tables->parameters = std::move(*parameters);
-  if (options.init.checkpoint.empty()) return tables;
-  Result<InitialWeights> initial = matchCheckpoint(tables->flat, options.init, tables->parameters);
-  if (!initial) return initial.status();
-  tables->initial = std::move(*initial);
+  if (!options.init.checkpoint.empty()) {
+    CLEAVE_ASSIGN_OR_RETURN(tables->initial, matchCheckpoint(tables->flat, options.init, tables->parameters));
+  }
+  if (options.init.optimizer.empty()) return tables;
+  CLEAVE_ASSIGN_OR_RETURN(tables->optimizer, matchOptimizerState(tables->flat, options.init, tables->parameters));
+  CLEAVE_RETURN_IF_ERROR(joinFolders(tables->initial, *tables->optimizer));
   return tables;
 }
 

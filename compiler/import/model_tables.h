@@ -1,6 +1,6 @@
 // The nodes and the parameters of a model's file, before any IR.
 #pragma once
-#include "compiler/import/weights/initial_weights.h"
+#include "compiler/import/weights/optimizer_state.h"
 
 namespace cleave::import_ {
 
@@ -12,10 +12,12 @@ struct ModelTables {
   TensorStore store;
   FlatGraph flat;
   ParameterTable parameters;
-  InitialWeights initial; // of a recipe with a checkpoint
+  InitialWeights initial;                  // of a recipe with a checkpoint
+  std::optional<OptimizerState> optimizer; // of a recipe that continues a training
 };
 
-// Errors: those of openModel, flattenFunctions, classifyParameters and matchCheckpoint.
+// Errors: those of openModel, flattenFunctions, classifyParameters, matchCheckpoint and
+// matchOptimizerState.
 Result<std::unique_ptr<ModelTables>> readTables(const std::string &path, const ImportOptions &options);
 
 } // namespace cleave::import_

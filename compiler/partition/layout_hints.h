@@ -2,7 +2,7 @@
 // partial over dp is reduced straight into the layout in which the optimizer state lies (a reduce-scatter under ZeRO)
 // instead of being reduced whole and cut later:
 //
-//   onnx.write @"adam.m/w", %m2          home [{dp},{tp}]
+//   onnx.write @"exp_avg/w", %m2          home [{dp},{tp}]
 //   %m2 = Add(Mul(%m, b1), Mul(%g, c))   so %g is wanted as [{dp},{tp}]
 //
 // A sum of gradients over microbatches, whose own layout follows from its terms, is wanted like the state.

@@ -119,6 +119,7 @@ constexpr Key all[] = {
   {"init.gain", "`xavier_*`, `kaiming_*`", "1"},
   {"init.path", "`safetensors`: a `.safetensors` file, a `.safetensors.index.json`, or the folder of either; relative to the recipe's "
                 "folder", "required there"},
+  {"init.optimizer", "the folder of an optimizer's state and steps, by `cleave export --optimizer` or `cleave.save_optimizer`, with which a training goes on", "none"},
   {"init.prefix", "`safetensors`: what the checkpoint's names begin with and the model's do not", "found, as `model.`"},
   {"init.names", "`safetensors`: `pytorch`, or `file`: tensors are called and lie as in the `.onnx` file", "`pytorch`"},
   {"init.missing", "`safetensors`: weights that the checkpoint lacks are an `error`, or `keep` the model's values", "`error`"},

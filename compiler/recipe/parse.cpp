@@ -295,6 +295,11 @@ void readCheckpoint(MapReader &reader, const std::string &kind, const std::strin
     reader.fail("path", "'init' of kind safetensors needs a 'path': a .safetensors file, an index of such files, or "
                         "the folder of either");
   init.checkpoint = absolutePath(init.checkpoint, recipeFile);
+  reader.text("optimizer", init.optimizer);
+  if (!init.optimizer.empty() && !init.fromModel)
+    reader.fail("optimizer", "'init.optimizer' continues a training, which begins with its weights and not with kind " +
+                                 kind);
+  init.optimizer = absolutePath(init.optimizer, recipeFile);
   reader.text("prefix", init.prefix);
   reader.word("missing", init.missing);
   std::string names = "pytorch";
@@ -313,7 +318,7 @@ void readInit(Source &source, MapReader &recipe, const std::string &recipeFile, 
   }
   MapReader reader = recipe.map("init");
   reader.text("kind", word);
-  init.fromModel = word == "from_model" || word == "safetensors";
+  init.fromModel = word == "from_model" || word == "safetensors" || (word.empty() && reader.has("optimizer"));
   init.base.match = "*";
   readCheckpoint(reader, word, recipeFile, init);
   if (!init.fromModel) readInitRule(reader, init.base);

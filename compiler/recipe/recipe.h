@@ -146,6 +146,7 @@ struct Init {
   bool fromModel = true;  // or from a checkpoint
   InitRule base;          // unless fromModel
   std::string checkpoint; // kind safetensors, key `path`, absolute: a file, an index of files, or a folder; "": none
+  std::string optimizer;  // absolute: a folder of optimizer state, with which a training goes on; "": none
   std::string prefix;     // that the checkpoint's names have and the model's have not
   bool fileNames = false; // key `names`: its tensors are called and lie as in the .onnx file, not as in PyTorch
   Missing missing = Missing::Error; // parameters that the checkpoint has not: an error, or as the model has them

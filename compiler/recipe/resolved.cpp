@@ -142,6 +142,7 @@ void writeInit(MapWriter &to, const Init &init) {
     to.word("kind", "from_model");
   else
     writeInitRule(to, init.base);
+  if (!init.optimizer.empty()) to.text("optimizer", init.optimizer);
   to.out << YAML::Key << "rules" << YAML::Value << YAML::BeginSeq;
   for (const InitRule &rule : init.rules) {
     to.out << YAML::BeginMap;

@@ -1,5 +1,5 @@
 // ApplyOptimizer: every gradient of @final updates its parameter and its optimizer state, which become onnx.param
-// symbols named after rule and parameter ("adam.m/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
+// symbols named after rule and parameter ("exp_avg/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
 // grad_norm.
 //
 // A parameter of 16 bits and its state stay so, as in PyTorch. The rule computes in fp32 and rounds what it writes, as
@@ -24,6 +24,9 @@ class Context : public OptimizerContext {
 public:
   Context(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols)
       : final(final), builder(builder), symbols(symbols) {
+    auto module = final->getParentOfType<ModuleOp>();
+    isResumed = module->hasAttr(onnx::resumedStateName);
+    if (auto steps = module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName)) before = steps.getInt();
     for (auto read : final.getOps<onnx::ReadOp>()) reads[read.getParam()].push_back(read);
   }
 
@@ -38,21 +41,16 @@ public:
     if (group.rateScale == 1) return rate;
     return shared("learning_rate", [&] { return Formula(builder, final.getLoc()).scale(rate, group.rateScale); });
   }
-  Value oneMinusPower(double base) override { return hostScalar(final, "one_minus_power", base); }
+  Value oneMinusPower(double base) override { return hostScalar(final, "one_minus_power", base, group.since); }
   Value stepsBefore() override {
-    return sharedState("steps", 0, [&](Value before) {
-      Formula f(builder, final.getLoc());
-      return f.add(before, f.like(before, 1));
-    });
+    Formula f(builder, final.getLoc());
+    Value all = countedState("steps", static_cast<double>(before.value_or(0)),
+                             [&](Value before) { return f.add(before, f.like(before, 1)); });
+    if (group.since == 0) return all;
+    return shared("steps", [&] { return f.sub(all, f.like(all, static_cast<double>(group.since))); });
   }
   Value sharedState(StringRef key, double fill, llvm::function_ref<Value(Value)> next) override {
-    return once(key.str(), [&] {
-      auto type = RankedTensorType::get({}, builder.getF32Type());
-      FlatSymbolRefAttr symbol = define("optimizer." + key.str(), type, fill, FlatSymbolRefAttr());
-      Value before = onnx::ReadOp::create(builder, final.getLoc(), type, symbol);
-      onnx::WriteOp::create(builder, final.getLoc(), symbol, next(before));
-      return before;
-    });
+    return countedState(group.since == 0 ? key.str() : (key + "/since " + Twine(group.since)).str(), fill, next);
   }
   Value shared(StringRef key, llvm::function_ref<Value()> build) override {
     return once(group.told + ": " + key.str(), build);
@@ -90,6 +88,18 @@ public:
       if (!ofAll.contains(op)) rule.push_back(op);
     if (llvm::none_of(rule, llvm::IsaPred<onnx::ReduceSumOp>)) return;
     for (Operation *op : rule) op->setAttr(ruleName, current.getSymNameAttr());
+  }
+
+  int64_t stepsDone() override { return before.value_or(0) - group.since; }
+  // What does not fit of the training that this one continues; "": all does.
+  std::string mismatch(ArrayRef<onnx::ParamOp> parameters) const {
+    if (!missing.empty()) return "'init.optimizer' has no " + missing;
+    for (onnx::ParamOp parameter : parameters)
+      if (auto kinds = parameter->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName))
+        for (NamedAttribute kind : kinds)
+          if (!used.contains(kind.getName()))
+            return ("'init.optimizer' has " + kind.getName().getValue() + ", which this optimizer does not keep").str();
+    return "";
   }
 
 private:
@@ -137,6 +147,10 @@ private:
     Type element;
   };
   llvm::StringMap<State> states; // of the parameter
+  bool isResumed = false;        // from a snapshot, which has the state
+  std::optional<int64_t> before; // steps of the training that this one continues
+  std::string missing;           // what that training lacks
+  llvm::StringSet<> used;        // kinds of its state
 
   Value once(const std::string &key, llvm::function_ref<Value()> build) {
     if (Value made = scalars.lookup(key)) return made;
@@ -146,12 +160,37 @@ private:
       ofAll.insert(op);
     return scalars[key] = made;
   }
+  // One for all groups.
+  Value countedState(const std::string &key, double fill, llvm::function_ref<Value(Value)> next) {
+    return once(key, [&] {
+      auto type = RankedTensorType::get({}, builder.getF32Type());
+      FlatSymbolRefAttr symbol = define("optimizer." + key, type, fill, FlatSymbolRefAttr());
+      Value before = onnx::ReadOp::create(builder, final.getLoc(), type, symbol);
+      onnx::WriteOp::create(builder, final.getLoc(), symbol, next(before));
+      return before;
+    });
+  }
   RankedTensorType typeOfParameter() { return cast<RankedTensorType>(current.getType()); }
   Value readState(StringRef kind, double fill, RankedTensorType type) {
     auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
     states[kind] = {define((kind + "/" + current.getSymName()).str(), type, fill, of), type.getElementType()};
+    if (before && !isResumed) begin(kind, symbols.lookup<onnx::ParamOp>(states[kind].symbol.getValue()));
     Value read = onnx::ReadOp::create(builder, *loc, type, states[kind].symbol);
     return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
+  }
+  // The state begins as the training that this one continues has it.
+  void begin(StringRef kind, onnx::ParamOp state) {
+    auto kinds = current->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName);
+    auto places = kinds ? kinds.getAs<ArrayAttr>(kind) : ArrayAttr();
+    const bool isAlike = cast<ShapedType>(state.getType()).getShape() == typeOfParameter().getShape();
+    if (!places || !isAlike) {
+      missing += (missing.empty() ? "" : ", ") + state.getSymName().str();
+      return;
+    }
+    used.insert(kind);
+    state.removeFillAttr();
+    state.setInitAttr(builder.getDictionaryAttr(builder.getNamedAttr("sources", places)));
+    state.setOriginalShapeAttr(current.getOriginalShapeAttr());
   }
   FlatSymbolRefAttr define(const std::string &name, RankedTensorType type, double fill, FlatSymbolRefAttr of) {
     return FlatSymbolRefAttr::get(
@@ -195,6 +234,9 @@ public:
         param.emitError(group.status().message());
         return signalPassFailure();
       }
+      group->since = stateSince(getOperation(), param.getSymName());
+      if (group->since > 0)
+        group->told += (group->told.empty() ? "" : ", ") + ("state since step " + std::to_string(group->since));
       if (!group->told.empty()) param->setAttr(groupName, builder.getStringAttr(group->told));
       context.begin(param, loc, *group);
       auto type = cast<RankedTensorType>(param.getType());
@@ -206,6 +248,10 @@ public:
       updated = f.cast(updated, type.getElementType());
       context.nameRule(before);
       onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
+    }
+    if (const std::string mismatch = context.mismatch(trained); !mismatch.empty()) {
+      final.emitError() << recipe.at("init.optimizer") << ": " << mismatch;
+      return signalPassFailure();
     }
     setStepResults(final, finished);
   }

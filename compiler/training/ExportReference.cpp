@@ -87,6 +87,7 @@ private:
     else
       return function.emitOpError() << "unknown host scalar " << host;
     if (auto base = function.getArgAttrOfType<FloatAttr>(i, "cleave.base")) scalar.set_base(base.getValueAsDouble());
+    if (auto since = function.getArgAttrOfType<IntegerAttr>(i, onnx::sinceName)) scalar.set_since(since.getInt());
     return success();
   }
 

@@ -62,8 +62,8 @@ struct Rule {
         });
         fresh = times(g, undamped);
       }
-      Value buffer = f.add(f.scale(context.momentum("sgd.momentum"), spec.momentum), fresh);
-      context.setState("sgd.momentum", buffer);
+      Value buffer = f.add(f.scale(context.momentum("momentum_buffer"), spec.momentum), fresh);
+      context.setState("momentum_buffer", buffer);
       g = spec.nesterov ? f.add(g, f.scale(buffer, spec.momentum)) : buffer;
     }
     return f.sub(param, times(g, context.learningRate()));
@@ -81,9 +81,9 @@ struct Rule {
     Value m, root; // the second's square root; of amsgrad that of the largest so far
   };
   Moments moments(Value g) {
-    Value m = kept("adam.m", average(context.momentum("adam.m"), g, spec.beta1));
-    Value v = kept("adam.v", average(context.state("adam.v", 0), f.mul(g, g), spec.beta2));
-    if (spec.amsgrad) v = kept("adam.vmax", f.make<onnx::MaxOp>(context.state("adam.vmax", 0), v));
+    Value m = kept("exp_avg", average(context.momentum("exp_avg"), g, spec.beta1));
+    Value v = kept("exp_avg_sq", average(context.state("exp_avg_sq", 0), f.mul(g, g), spec.beta2));
+    if (spec.amsgrad) v = kept("max_exp_avg_sq", f.make<onnx::MaxOp>(context.state("max_exp_avg_sq", 0), v));
     return {m, f.make<onnx::SqrtOp>(v)};
   }
 
@@ -142,8 +142,8 @@ struct Rule {
   // sum += g^2; param -= lr / (1 + (t-1) lr_decay) * g / (sqrt(sum) + eps)
   Value adagrad() {
     Value g = decayedGrad();
-    Value sum = f.add(context.state("adagrad.sum", spec.initialAccumulator), f.mul(g, g));
-    context.setState("adagrad.sum", sum);
+    Value sum = f.add(context.state("sum", spec.initialAccumulator), f.mul(g, g));
+    context.setState("sum", sum);
     Value rate = context.learningRate();
     if (spec.lrDecay != 0)
       rate = context.shared("adagrad.rate", [&] {
@@ -158,14 +158,14 @@ struct Rule {
   // param -= lr u, or with momentum: buf = momentum buf + u; param -= lr buf
   Value rmsprop() {
     Value g = decayedGrad();
-    Value square = kept("rmsprop.square", average(context.state("rmsprop.square", 0), f.mul(g, g), spec.alpha));
+    Value square = kept("square_avg", average(context.state("square_avg", 0), f.mul(g, g), spec.alpha));
     if (spec.centered) {
-      Value mean = kept("rmsprop.mean", average(context.state("rmsprop.mean", 0), g, spec.alpha));
+      Value mean = kept("grad_avg", average(context.state("grad_avg", 0), g, spec.alpha));
       square = f.sub(square, f.mul(mean, mean));
     }
     Value root = f.make<onnx::SqrtOp>(square), step = f.div(g, f.add(root, f.like(root, spec.eps)));
     if (spec.momentum != 0)
-      step = kept("rmsprop.momentum", f.add(f.scale(context.momentum("rmsprop.momentum"), spec.momentum), step));
+      step = kept("momentum_buffer", f.add(f.scale(context.momentum("momentum_buffer"), spec.momentum), step));
     return f.sub(param, times(step, context.learningRate()));
   }
 
@@ -188,8 +188,11 @@ struct Rule {
       });
     };
     Value now = momentum(0), next = momentum(1);
+    double done = 1; // the product over the steps that a training before did
+    for (int64_t step = 1; step <= context.stepsDone(); ++step)
+      done *= spec.beta1 * (1 - std::pow(0.96, double(step) * spec.momentumDecay) / 2);
     Value product = context.shared("nadam.product", [&] {
-      return f.mul(context.sharedState("nadam.product/" + std::to_string(spec.beta1), 1,
+      return f.mul(context.sharedState("nadam.product/" + std::to_string(spec.beta1), done,
                                        [&](Value before) { return f.mul(before, now); }),
                    now);
     });
@@ -236,8 +239,8 @@ struct Rule {
   // u = max(b2 u, |g| + eps); param -= lr / (1 - b1^t) m / u
   Value adamax() {
     Value g = decayedGrad(), size = f.make<onnx::AbsOp>(g);
-    Value m = kept("adamax.m", average(context.momentum("adamax.m"), g, spec.beta1));
-    Value largest = kept("adamax.u", f.make<onnx::MaxOp>(f.scale(context.state("adamax.u", 0), spec.beta2),
+    Value m = kept("exp_avg", average(context.momentum("exp_avg"), g, spec.beta1));
+    Value largest = kept("exp_inf", f.make<onnx::MaxOp>(f.scale(context.state("exp_inf", 0), spec.beta2),
                                                          f.add(size, f.like(size, spec.eps))));
     Value stepSize = context.shared("adam.step_size",
                                     [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
@@ -248,18 +251,18 @@ struct Rule {
   Value adadelta() {
     Value g = decayedGrad();
     auto root = [&](Value x) { return f.make<onnx::SqrtOp>(f.add(x, f.like(x, spec.eps))); };
-    Value square = kept("adadelta.square", average(context.state("adadelta.square", 0), f.mul(g, g), spec.rho));
-    Value before = context.state("adadelta.step", 0);
+    Value square = kept("square_avg", average(context.state("square_avg", 0), f.mul(g, g), spec.rho));
+    Value before = context.state("acc_delta", 0);
     Value step = f.mul(f.div(root(before), root(square)), g);
-    context.setState("adadelta.step", average(before, f.mul(step, step), spec.rho));
+    context.setState("acc_delta", average(before, f.mul(step, step), spec.rho));
     return f.sub(param, times(step, context.learningRate()));
   }
 
   // param = param (1 - lr wd) - lr sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
   Value lion() {
-    Value m = context.momentum("lion.m");
+    Value m = context.momentum("exp_avg");
     Value direction = f.make<onnx::SignOp>(average(m, grad, spec.beta1));
-    context.setState("lion.m", average(m, grad, spec.beta2));
+    context.setState("exp_avg", average(m, grad, spec.beta2));
     return f.sub(decayed(param), times(direction, context.learningRate()));
   }
 
@@ -289,13 +292,13 @@ struct Rule {
       auto mean = [&](Value x, int64_t dim) {
         return f.scale(f.reduceSum(x, {dim}), 1.0 / double(tensorType(x).getDimSize(dim)));
       };
-      Value row = moved("adafactor.row", mean(square, rank - 1)),
-            column = moved("adafactor.column", mean(square, rank - 2));
+      Value row = moved("row_var", mean(square, rank - 1)),
+            column = moved("col_var", mean(square, rank - 2));
       Value all = atLeast(mean(row, rank - 2), spec.eps);
       row = f.div(row, f.expand(all, tensorType(row).getShape(), {rank - 2}));
       v = f.mul(f.expand(row, shape, {rank - 1}), f.expand(column, shape, {rank - 2}));
     } else {
-      v = moved("adafactor.v", square);
+      v = moved("variance", square);
     }
     Value u = f.mul(g, f.make<onnx::RsqrtOp>(atLeast(v, spec.eps * spec.eps)));
     Value alpha = atLeast(size(param), spec.eps2);
@@ -330,8 +333,8 @@ struct Rule {
   Value muon() {
     MatrixUse use = context.matrixUse();
     if (use == MatrixUse::None) return adam(/*decoupled=*/true);
-    Value m = average(context.momentum("muon.momentum"), grad, spec.momentum);
-    context.setState("muon.momentum", m);
+    Value m = average(context.momentum("momentum_buffer"), grad, spec.momentum);
+    context.setState("momentum_buffer", m);
     if (spec.nesterov) m = average(m, grad, spec.momentum);
     ArrayRef<int64_t> shape = context.exportedShape();
     int64_t stacked = context.isStacked() ? shape.front() : 1, rows = shape[context.isStacked() ? 1 : 0];

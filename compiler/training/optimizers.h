@@ -1,7 +1,7 @@
 // Update rules on core ops, one parameter at a time; every formula is that of torch.optim's class of the same name
 // (LAMB and Lion, which it lacks: of their papers). Where a parameter is several stacked ones, norms are of each.
 //
-// State tensors are asked for by name and written back by the rule: `state("adam.m")` is the old value.
+// State tensors are asked for by name and written back by the rule: `state("exp_avg")` is the old value.
 #pragma once
 #include "compiler/recipe/recipe.h"
 #include "dialects/onnx/formula.h"
@@ -25,6 +25,8 @@ public:
   virtual mlir::Value oneMinusPower(double base) = 0;
   // Steps done before this one, as a persistent scalar that counts itself.
   virtual mlir::Value stepsBefore() = 0;
+  // Those of the training that this one continues, at compile time.
+  virtual int64_t stepsDone() = 0;
   // A persistent scalar before this step, one for each `key`, which says what it depends on; `next` makes its new
   // value.
   virtual mlir::Value sharedState(llvm::StringRef key, double fill,

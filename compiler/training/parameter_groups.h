@@ -12,6 +12,7 @@ namespace cleave::training {
 struct ParameterGroup {
   recipe::Optimizer spec; // with the group's own numbers
   double rateScale = 1;   // of the learning rate
+  int64_t since = 0;      // steps after which its state begins
   std::string told;       // what is other than the optimizer's: "lr x 0.1, weight decay 0"
 };
 

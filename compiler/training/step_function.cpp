@@ -1,4 +1,5 @@
 #include "compiler/training/step_function.h"
+#include "runtime/plan/master_weights.h"
 #include "dialects/onnx/formula.h"
 
 using namespace mlir;
@@ -70,17 +71,21 @@ func::FuncOp findFunction(ModuleOp module, StringRef name, StringRef madeBy) {
   return function;
 }
 
-Value hostScalar(func::FuncOp function, StringRef kind, std::optional<double> base) {
+Value hostScalar(func::FuncOp function, StringRef kind, std::optional<double> base, int64_t since) {
   Builder builder(function.getContext());
+  const IntegerAttr after = since > 0 ? builder.getI64IntegerAttr(since) : IntegerAttr();
   for (BlockArgument argument : function.getArguments()) {
     auto host = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.host");
     auto power = function.getArgAttrOfType<FloatAttr>(argument.getArgNumber(), "cleave.base");
-    if (host && host == kind && (!base || (power && power.getValueAsDouble() == *base))) return argument;
+    if (host && host == kind && (!base || (power && power.getValueAsDouble() == *base)) &&
+        function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), onnx::sinceName) == after)
+      return argument;
   }
   NamedAttrList attributes;
   attributes.append("cleave.role", builder.getStringAttr("host"));
   attributes.append("cleave.host", builder.getStringAttr(kind));
   if (base) attributes.append("cleave.base", builder.getF64FloatAttr(*base));
+  if (after) attributes.append(onnx::sinceName, after);
   unsigned index = function.getNumArguments();
   // Appending at the end of an existing argument list cannot fail.
   (void)function.insertArgument(index, RankedTensorType::get({}, builder.getF32Type()),
@@ -114,6 +119,34 @@ void PhaseBuilder::Marker::notifyOperationInserted(Operation *op, InsertPoint) {
   if (!op->hasAttr(phaseName)) op->setAttr(phaseName, phase);
 }
 
+namespace {
+
+// Of a tensor of the optimizer.
+int64_t tensorSince(ModuleOp module, StringRef tensor) {
+  auto known = module->getAttrOfType<DictionaryAttr>(onnx::resumedStateName);
+  if (!known) return 0;
+  if (auto since = known.getAs<IntegerAttr>(tensor)) return since.getInt();
+  return module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName).getInt();
+}
+
+void noteSince(onnx::ParamOp state) {
+  const int64_t since = tensorSince(state->getParentOfType<ModuleOp>(), state.getSymName());
+  if (since > 0) state->setAttr(onnx::sinceName, OpBuilder(state).getI64IntegerAttr(since));
+}
+
+} // namespace
+
+int64_t stateSince(ModuleOp module, StringRef parameter) {
+  auto known = module->getAttrOfType<DictionaryAttr>(onnx::resumedStateName);
+  if (!known) return 0;
+  for (NamedAttribute tensor : known) { // of whatever kind of state
+    auto [kind, of] = tensor.getName().getValue().split('/');
+    if (of == parameter && kind != runtime::averageKind && tensor.getName() != runtime::masterName(parameter.str()))
+      return cast<IntegerAttr>(tensor.getValue()).getInt();
+  }
+  return module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName).getInt();
+}
+
 onnx::ParamOp addPersistent(func::FuncOp function, SymbolTable &symbols, StringRef name, Type type, StringRef role,
                             double fill, FlatSymbolRefAttr of) {
   OpBuilder builder(function);
@@ -121,6 +154,7 @@ onnx::ParamOp addPersistent(func::FuncOp function, SymbolTable &symbols, StringR
                                      IntegerAttr(), IntegerAttr(), TypeAttr(), builder.getF64FloatAttr(fill),
                                      DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(), StringAttr(), of, Attribute());
   symbols.insert(param);
+  if (role == "optimizer_state") noteSince(param);
   return param;
 }
 
@@ -135,6 +169,7 @@ onnx::ParamOp addCopy(onnx::ParamOp param, SymbolTable &symbols, const std::stri
   made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
   made.removeAliasesAttr();
   symbols.insert(made);
+  noteSince(made);
   return made;
 }
 

@@ -9,6 +9,7 @@
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace cleave::training {
 
@@ -37,9 +38,10 @@ llvm::DenseSet<mlir::StringAttr> parametersOf(mlir::Value value);
 // The function, or null with an error that says which pass must run before.
 mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef madeBy);
 
-// The function's argument that the host fills with `kind` ("learning_rate", "one_minus_power" of `base`), appended when
+// The function's argument that the host fills with `kind` ("learning_rate", "one_minus_power" of `base` to the steps after `since`), appended when
 // it is not there yet.
-mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt);
+mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt,
+                       int64_t since = 0);
 
 inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
 // In a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
@@ -73,6 +75,10 @@ private:
   };
   Marker marker;
 };
+
+// The steps after which the state of a parameter begins, in a training that goes on from a snapshot: 0 of those that
+// trained all along.
+int64_t stateSince(mlir::ModuleOp module, llvm::StringRef parameter);
 
 // A persistent tensor that a pass adds before the function: `fill` in every element. `of`: the parameter that it
 // belongs to.

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from cleave._tool import CleaveError, run_tool, tool_path
+from cleave.optimizer_state import load_optimizer
 
 TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i8": np.int8, "i16": np.int16,
          "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
@@ -216,10 +217,13 @@ def _state_dict(snapshots, options):
         return load_file(str(path))
 
 
-def load_into(module, snapshots, strict=True, **options):
-    """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
+def load_into(module, snapshots, strict=True, optimizer=None, **options):
+    """Loads a snapshot's weights into the torch module that was exported, and its optimizer state into `optimizer`, a torch
+    optimizer of the module or several. Further keys are flags of `cleave export`."""
     if any(parameter.is_meta for parameter in module.parameters()):
         raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
                           "without_weights()", 2)
     state = _state_dict(snapshots, options)
+    if optimizer is not None:
+        load_optimizer(module, optimizer, snapshots, **options)
     return module.load_state_dict(state, strict=strict)

@@ -113,7 +113,8 @@ Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &tra
   case plan::HostScalar::LEARNING_RATE:
     return appendNumber(bytes, dtype, learningRate(training.lr(), step));
   case plan::HostScalar::ONE_MINUS_POWER:
-    return appendNumber(bytes, dtype, 1.0 - std::pow(scalar.base(), static_cast<double>(step - skipped + 1)));
+    return appendNumber(bytes, dtype,
+                        1.0 - std::pow(scalar.base(), static_cast<double>(step - skipped + 1 - scalar.since())));
   case plan::HostScalar::STEP:
     if (elementCount(scalar.buffer().shape()) == 2)
       CLEAVE_RETURN_IF_ERROR(appendInteger(bytes, dtype, training.seed()));

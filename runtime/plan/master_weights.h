@@ -8,7 +8,13 @@
 namespace cleave::runtime {
 
 inline std::string masterName(const std::string &parameter) { return "master/" + parameter; }
-inline constexpr const char *averagePrefix = "ema/";
+inline constexpr const char *averagePrefix = "ema/", *averageKind = "ema";
 inline std::string averageName(const std::string &parameter) { return averagePrefix + parameter; }
+
+// The parameter that a tensor is the average of; "": of none.
+inline std::string averagedBy(const std::string &tensor) {
+  const std::string prefix = averagePrefix;
+  return tensor.starts_with(prefix) ? tensor.substr(prefix.size()) : "";
+}
 
 } // namespace cleave::runtime

@@ -4,6 +4,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/loss_scale_names.h"
 #include "runtime/plan/lr_schedule.h"
+#include "runtime/plan/master_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/event_file.h"
@@ -81,6 +82,7 @@ private:
   Status beginStep(int64_t step);
   Status beginRoutine(int64_t step);
   Status readData(const std::function<Status()> &read); // and counts the time
+  Status begin();
   Status loadParameters();
   Status loadEvaluated();
   Status openState();
@@ -253,7 +255,7 @@ Status PlanTrainer::goOn() {
   CLEAVE_ASSIGN_OR_RETURN(ResumedState state,
                           vote.choose(std::move(candidates), options.resume ? mirror.get() : nullptr));
   resumedFrom = state.path, run = state.run;
-  if (resumedFrom.empty()) CLEAVE_RETURN_IF_ERROR(ofAll(loadParameters()));
+  if (resumedFrom.empty()) CLEAVE_RETURN_IF_ERROR(ofAll(begin()));
   if (run.empty()) run = randomDigits();
   CLEAVE_ASSIGN_OR_RETURN(run, control().fromRank0(run, options.limits.preparation)); // all go on in the run of rank 0
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->begin(run));
@@ -269,6 +271,17 @@ void PlanTrainer::warn(const std::string &text) const {
   if (options.onWarning) options.onWarning(text);
 }
 
+// At the model's weights, and after the steps of the training that this one continues.
+Status PlanTrainer::begin() {
+  for (const plan::Parameter &parameter : source.parameters())
+    if (parameter.since() > 0)
+      return inputError("the plan goes on from a snapshot, by `cleave run --resume`, and there is none");
+  CLEAVE_RETURN_IF_ERROR(loadParameters());
+  done = begun = resumedAt = training.steps_before();
+  if (done > 0) note(fmt::format("goes on after the {} steps of 'init.optimizer'", done));
+  return data->restore({}, done);
+}
+
 Status PlanTrainer::loadParameters() {
   WeightReader weights(source, options.model, weightCheck());
   for (int64_t device : engine->devices())
@@ -277,14 +290,6 @@ Status PlanTrainer::loadParameters() {
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, engine->shardShape(device, parameter),
                                                   engine->shard(device, parameter, ShardAccess::Replace)));
   return engine->lastFailure();
-}
-
-// Skipped steps among those before a snapshot.
-Result<int64_t> skippedBefore(const Snapshot &saved) {
-  if (!saved.manifest().tensors.count(skippedName)) return int64_t{0};
-  float count = 0;
-  CLEAVE_RETURN_IF_ERROR(saved.read(skippedName, plan::F32, {}, Shard{}, std::as_writable_bytes(std::span(&count, 1))));
-  return std::llround(count);
 }
 
 Status PlanTrainer::resume(const Snapshot &saved) {
@@ -296,8 +301,11 @@ Status PlanTrainer::resume(const Snapshot &saved) {
       Shard box = engine->shardShape(device, parameter);
       std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
       ShardBytes bytes = engine->shard(device, parameter, ShardAccess::Replace);
-      if (parameter.snapshot())
+      const std::string averaged = averagedBy(parameter.name());
+      if (parameter.snapshot() && !beginsAt(saved, parameter))
         CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
+      else if (!averaged.empty()) // a moving average begins with the weight
+        CLEAVE_RETURN_IF_ERROR(saved.read(averaged, parameter.dtype(), shape, box, bytes));
       else
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }

@@ -6,12 +6,14 @@
 
 namespace cleave::tool {
 
-Result<plan::Plan> recompileFor(const plan::Plan &plan, int64_t devices) {
-  auto recipe = recipe::parseRecipeText(plan.recipe_yaml(), "the plan's recipe");
+Result<plan::Plan> recompile(const plan::Plan &plan, const Recompiling &how) {
+  auto recipe = how.recipe.empty() ? recipe::parseRecipeText(plan.recipe_yaml(), "the plan's recipe")
+                                   : recipe::parseRecipe(how.recipe, how.overrides);
   if (!recipe) return recipe.status();
   auto cluster = planner::parseClusterYaml(plan.cluster_yaml(), "the plan's cluster");
   if (!cluster) return cluster.status();
-  int64_t node = cluster->devicesPerNode;
+  const int64_t node = cluster->devicesPerNode,
+                devices = how.devices > 0 ? how.devices : cluster->nodes * cluster->devicesPerNode;
   if (devices > node && devices % node != 0)
     return inputError(
         fmt::format("{} processes were started: on nodes of {} a multiple of {} is wanted", devices, node, node));
@@ -19,7 +21,8 @@ Result<plan::Plan> recompileFor(const plan::Plan &plan, int64_t devices) {
   cluster->devicesPerNode = std::min(devices, node);
   CompileRequest request;
   request.model = plan.model_path(), request.recipe = *recipe, request.cluster = *cluster;
-  request.recipeIsWhole = true;
+  request.recipeIsWhole = how.recipe.empty();
+  request.resumed = how.resumed;
   request.acceptsDoubts = true;           // as when the training began
   request.annotations = false;            // they are for as many devices as there were
   request.split.allowRepeatedWork = true; // rather than end the training

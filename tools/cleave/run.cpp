@@ -25,7 +25,8 @@ namespace cleave::tool {
 namespace {
 
 struct RunOptions {
-  std::string plan, data, traceSteps;
+  std::string plan, data, traceSteps, recipe;
+  std::vector<std::string> overrides;
   TrustOptions trust;
   runtime::TrainOptions train;
   int maxRestarts = 0;
@@ -90,20 +91,27 @@ Result<int64_t> processesStarted() {
   return launch->kind == runtime::Launch::Kind::Alone ? 0 : launch->size;
 }
 
+// For another number of processes, or with another recipe.
+Status recompileIfAsked(const RunOptions &options, plan::Plan &plan) {
+  Recompiling how{.devices = 0, .recipe = options.recipe, .overrides = options.overrides, .resumed = {}};
+  if (options.train.resume && !options.train.snapshots.empty()) {
+    CLEAVE_ASSIGN_OR_RETURN(bool isFresh, runtime::isFreshSnapshotFolder(options.train.snapshots));
+    if (!isFresh) how.resumed = options.train.snapshots;
+  }
+  if (options.elastic) {
+    CLEAVE_ASSIGN_OR_RETURN(int64_t processes, processesStarted());
+    CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, runtime::meshOf(plan.mesh()));
+    if (processes != mesh.numDevices()) how.devices = processes;
+  }
+  if (how.devices == 0 && how.recipe.empty()) return Status::ok();
+  CLEAVE_ASSIGN_OR_RETURN(plan, recompile(plan, how));
+  return Status::ok();
+}
+
 int train(RunOptions &options, int attempt) {
   auto plan = options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
-  if (options.elastic) {
-    Result<int64_t> processes = processesStarted();
-    if (!processes) return fail(processes.status());
-    auto mesh = runtime::meshOf(plan->mesh());
-    if (!mesh) return fail(mesh.status());
-    if (*processes > 0 && *processes != mesh->numDevices()) {
-      auto compiled = recompileFor(*plan, *processes);
-      if (!compiled) return fail(compiled.status());
-      plan = std::move(compiled);
-    }
-  }
+  if (Status compiled = recompileIfAsked(options, *plan); !compiled) return fail(compiled);
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
   RunSummary summary;
@@ -203,10 +211,12 @@ int runPlan(RunOptions &options) {
   const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
   for (auto [flag, given, isMissing] :
        {std::tuple{"--resume", options.train.resume, !hasState},
+        std::tuple{"--recipe", !options.recipe.empty(), !hasState || !options.train.resume},
         std::tuple{"--max-restarts", options.maxRestarts > 0, !hasState},
         std::tuple{"--keep-best", options.train.keep.best, options.train.snapshots.empty()}})
     if (given && isMissing)
-      return fail(Status(ErrorKind::Usage, fmt::format("{} wants --snapshot DIR, the folder to resume from", flag)));
+      return fail(Status(ErrorKind::Usage, fmt::format("{} wants {}--snapshot DIR, the folder to resume from", flag,
+                                                        flag == std::string("--recipe") ? "--resume and " : "")));
   Result<runtime::Launch> launch = runtime::readLaunch();
   if (options.maxRestarts > 0 && launch && launch->kind == runtime::Launch::Kind::Mpi)
     return fail(Status(ErrorKind::Usage,
@@ -242,6 +252,13 @@ void addRun(CLI::App &app, int &status) {
                     "write a snapshot after each evaluation that is better than all before (the recipe's eval.monitor), and keep "
                     "it: DIR/best");
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
+  auto *recipe = command->add_option("--recipe", options->recipe,
+                                     "with --resume: go on with this recipe, such as other layers that train; the plan "
+                                     "is compiled anew, and what has changed is told");
+  command->add_option("--set", options->overrides, "KEY=VALUE: replaces a key of --recipe; repeatable")
+      ->take_all()
+      ->expected(1)
+      ->needs(recipe);
   command->add_flag("--accept-changes", train.acceptChanges,
                     "go on, too, where the model, the loss or the seed is another than in the snapshot");
   command->add_flag("--overwrite", train.overwrite, "remove another run's snapshots from the folder")

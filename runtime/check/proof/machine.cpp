@@ -90,10 +90,11 @@ Term Machine::input(Store &store, const std::string &name, int64_t microbatch, c
   all.insert(all.end(), at.begin(), at.end());
   return store.leaf(name + " of microbatch", std::move(all));
 }
-Term Machine::hostScalar(Store &store, plan::HostScalar::Kind kind, double base, int64_t microbatch,
+Term Machine::hostScalar(Store &store, const plan::HostScalar &scalar, int64_t microbatch,
                          const std::vector<Index> &at) {
+  const plan::HostScalar::Kind kind = scalar.kind();
   std::string name = plan::HostScalar::Kind_Name(kind);
-  if (kind == plan::HostScalar::ONE_MINUS_POWER) name += fmt::format(" of {:a}", base);
+  if (kind == plan::HostScalar::ONE_MINUS_POWER) name += fmt::format(" of {:a} since {}", scalar.base(), scalar.since());
   return kind == plan::HostScalar::STEP ? input(store, name, microbatch, at) : store.leaf(name, {});
 }
 
@@ -290,7 +291,7 @@ void Machine::fillInputs(Rank &rank, const plan::Fragment &fragment, const plan:
   for (const plan::HostScalar &scalar : rank.program->host_scalars()) {
     if (!runtime::isSetBefore(scalar, static_cast<size_t>(rank.action))) continue;
     store_(rank, scalar.buffer(),
-           hostScalar(store, scalar.kind(), scalar.base(), action.microbatch(),
+           hostScalar(store, scalar, action.microbatch(),
                       operations.dimensions(listOf(scalar.buffer().shape()))));
   }
   for (const plan::InputBinding &input_ : fragment.inputs()) {

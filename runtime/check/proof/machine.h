@@ -47,7 +47,7 @@ public:
   std::string firstCommand(Definition definition) const;
   // Inputs and host scalars as terms, the same for the reference graph.
   static Term input(Store &store, const std::string &name, int64_t microbatch, const std::vector<Index> &at);
-  static Term hostScalar(Store &store, plan::HostScalar::Kind kind, double base, int64_t microbatch,
+  static Term hostScalar(Store &store, const plan::HostScalar &scalar, int64_t microbatch,
                          const std::vector<Index> &at);
 
 private:

@@ -24,8 +24,7 @@ std::map<std::string, Tensor> Reference::run(const std::string &name, int64_t mi
   for (const plan::GraphInput &input : function->inputs()) {
     const TensorType type = typeOf(input.value());
     const std::vector<Index> at = operations.dimensions(type.shape);
-    const Term value = input.has_host_scalar() ? Machine::hostScalar(store, input.host_scalar().kind(),
-                                                                     input.host_scalar().base(), microbatch, at)
+    const Term value = input.has_host_scalar() ? Machine::hostScalar(store, input.host_scalar(), microbatch, at)
                                                : Machine::input(store, input.name(), microbatch, at);
     values[input.value()] = {type.dtype, type.shape, value};
   }

@@ -107,7 +107,7 @@ Result<HostTensor> ReferenceExecutor::input(const plan::GraphInput &proto, const
       return HostTensor::ofReals(type.dtype, type.shape, {host.learningRate});
     case plan::HostScalar::ONE_MINUS_POWER:
       return HostTensor::ofReals(type.dtype, type.shape,
-                                 {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped))});
+                                 {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped - scalar.since()))});
     case plan::HostScalar::STEP:
       return HostTensor::ofIntegers(type.dtype, type.shape,
                                     {static_cast<int64_t>(host.seed), host.step + (microbatch << 32)});

@@ -87,7 +87,7 @@ public:
   }
 
 private:
-  static constexpr const char *prefix = "adam.m/";
+  static constexpr const char *prefix = "exp_avg/";
   const NamedTensors &state;
   double largest = 0;
 };
@@ -119,7 +119,7 @@ double epsilonOf(const plan::Plan &plan) {
   return epsilon;
 }
 
-// Tensors that are of one size by their meaning: "parameter", or what an optimizer keeps ("adam.m").
+// Tensors that are of one size by their meaning: "parameter", or what an optimizer keeps ("exp_avg").
 std::string kindOf(const plan::Parameter &parameter) {
   if (parameter.role() != plan::Parameter::OPTIMIZER_STATE) return plan::Parameter::Role_Name(parameter.role());
   return parameter.name().substr(0, parameter.name().find('/'));

@@ -1,6 +1,7 @@
 #include "runtime/train/state/snapshot.h"
 #include "runtime/base/checksum.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/master_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/train/state/weights.h"
 #include <algorithm>
@@ -61,7 +62,7 @@ SnapshotManifest manifestOf(const plan::Plan &plan) {
     tensor.shape.assign(parameter.shape().begin(), parameter.shape().end());
     tensor.originalShape.assign(parameter.original_shape().begin(), parameter.original_shape().end());
     tensor.aliases.assign(parameter.aliases().begin(), parameter.aliases().end());
-    tensor.role = parameter.role();
+    tensor.role = parameter.role(), tensor.since = parameter.since();
     for (const plan::Parameter &piece : parameter.pieces())
       tensor.pieces.push_back({piece.name(), {piece.original_shape().begin(), piece.original_shape().end()}});
   }
@@ -154,15 +155,40 @@ Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, Snapsh
   return snapshot;
 }
 
+Result<int64_t> skippedBefore(const Snapshot &saved) {
+  if (!saved.manifest().tensors.count(skippedName)) return int64_t{0};
+  float count = 0;
+  CLEAVE_RETURN_IF_ERROR(saved.read(skippedName, plan::F32, {}, Shard{}, std::as_writable_bytes(std::span(&count, 1))));
+  return std::llround(count);
+}
+
+bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter) {
+  if (parameter.since() == 0 || snapshot.manifest().tensors.contains(parameter.name())) return false;
+  const Result<int64_t> skipped = skippedBefore(snapshot);
+  return skipped && snapshot.manifest().step - *skipped == parameter.since();
+}
+
 Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
   const SnapshotManifest &manifest = snapshot.manifest();
   for (const plan::Parameter &parameter : plan.parameters()) {
     if (!parameter.snapshot()) continue;
     auto found = manifest.tensors.find(parameter.name());
+    if (beginsAt(snapshot, parameter)) {
+      if (parameter.name().starts_with(masterName("")))
+        return inputError(fmt::format("{}: has no fp32 copy of '{}', which did not train before: in 16 bits parameters "
+                                      "cannot begin to train in a resumed run",
+                                      snapshot.path(), parameter.name().substr(masterName("").size())));
+      continue;
+    }
     if (found == manifest.tensors.end())
       return inputError(
-          fmt::format("{}: has no '{}': it was written with another model, optimizer or list of trained parameters",
+          fmt::format("{}: has no '{}': it was written with another model, optimizer or list of trained parameters; "
+                      "`cleave run --resume --recipe` goes on with another recipe",
                       snapshot.path(), parameter.name()));
+    if (found->second.since != parameter.since())
+      return inputError(fmt::format("{}: '{}' began after {} steps, in the plan after {}: `cleave run --resume --recipe` "
+                                    "goes on with another recipe",
+                                    snapshot.path(), parameter.name(), found->second.since, parameter.since()));
     const std::vector<int64_t> &shape = found->second.shape;
     if (found->second.dtype != parameter.dtype() ||
         !std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end()))

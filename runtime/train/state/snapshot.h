@@ -50,6 +50,7 @@ struct SnapshotManifest {
     std::vector<int64_t> originalShape; // in the ONNX file, for export
     std::vector<std::string> aliases;
     plan::Parameter::Role role = plan::Parameter::PARAMETER;
+    int64_t since = 0; // plan::Parameter::since
     struct Piece {
       std::string name;
       std::vector<int64_t> originalShape;
@@ -177,6 +178,12 @@ private:
   mutable std::mutex mutex;
   mutable std::set<const Stored *> checked;
 };
+
+// Steps among those of a snapshot that were skipped, because gradients overflowed.
+Result<int64_t> skippedBefore(const Snapshot &saved);
+
+// Whether the snapshot lacks the tensor because it begins there, as this plan says (plan::Parameter::since).
+bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter);
 
 // Why a snapshot cannot resume this plan, or ok: other parameters, shapes or types. A different split of the same
 // tensors is fine (the numbers go on, though not bit for bit).

@@ -63,6 +63,7 @@ Json toJson(const SnapshotManifest &manifest) {
                      {"original_shape", tensor.originalShape},
                      {"aliases", tensor.aliases},
                      {"role", plan::Parameter::Role_Name(tensor.role)}};
+    if (tensor.since > 0) tensors[name]["since"] = tensor.since;
     for (const SnapshotManifest::Tensor::Piece &piece : tensor.pieces)
       tensors[name]["pieces"].push_back({{"name", piece.name}, {"original_shape", piece.originalShape}});
   }
@@ -165,6 +166,7 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
       tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
       tensor.originalShape = entry.at("original_shape").get<std::vector<int64_t>>();
       tensor.aliases = entry.at("aliases").get<std::vector<std::string>>();
+      tensor.since = entry.value("since", int64_t(0));
       for (const auto &piece : entry.value("pieces", nlohmann::json::array()))
         tensor.pieces.push_back(
             {piece.at("name").get<std::string>(), piece.at("original_shape").get<std::vector<int64_t>>()});

@@ -5,7 +5,7 @@
 // MISSING: cannot read the decision file
 // CHECK: module attributes {cleave.batch_axes = ["dp"], cleave.mesh = "dp=2,tp=2", cleave.zero_axes = ["dp"]}
 // CHECK: onnx.param @w {{.*}}cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">, sharding = #dist.sharding<"[{},{tp}]">
-// CHECK: onnx.param @"adam.m/w" {{.*}}sharding = #dist.sharding<"[{dp},{tp}]">
+// CHECK: onnx.param @"exp_avg/w" {{.*}}sharding = #dist.sharding<"[{dp},{tp}]">
 // CHECK: onnx.Contract {{.*}}cleave.factors = {{\[\[}}"dp"], ["tp"], []]
 
 //--- decision.txt
@@ -17,7 +17,7 @@ node "/up/MatMul" dp tp -
 parameter "w" [-,tp] [-,tp] [dp,tp]
 //--- step.mlir
 onnx.param @w : tensor<64x256xf32> "parameter" {trainable = true}
-onnx.param @"adam.m/w" : tensor<64x256xf32> "optimizer_state" {trainable = false, of = @w}
+onnx.param @"exp_avg/w" : tensor<64x256xf32> "optimizer_state" {trainable = false, of = @w}
 func.func @final(%x: tensor<8x64xf32>) -> tensor<8x256xf32> {
   %w = onnx.read @w : tensor<64x256xf32>
   %y = onnx.Contract %x, %w {cleave.phase = "forward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<8x64xf32>, tensor<64x256xf32>) -> tensor<8x256xf32> loc("/up/MatMul")

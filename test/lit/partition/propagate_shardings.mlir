@@ -4,7 +4,7 @@
 // over tp, that of w over dp, and is wanted as the optimizer's state lies.
 module attributes {cleave.mesh = "dp=2,tp=2", cleave.zero_axes = ["dp"], cleave.batch_axes = ["dp"]} {
   onnx.param @w : tensor<64x256xf32> "parameter" {trainable = true, sharding = #dist.sharding<"[{},{tp}]">, cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">}
-  onnx.param @"adam.m/w" : tensor<64x256xf32> "optimizer_state" {trainable = false, of = @w, sharding = #dist.sharding<"[{dp},{tp}]">}
+  onnx.param @"exp_avg/w" : tensor<64x256xf32> "optimizer_state" {trainable = false, of = @w, sharding = #dist.sharding<"[{dp},{tp}]">}
   // CHECK-LABEL: func.func @final
   // CHECK-SAME:    tensor<8x64xf32> {cleave.layout = #dist.sharding<"[{dp},{}]">}
   func.func @final(%x: tensor<8x64xf32>, %dy: tensor<8x256xf32>) -> tensor<8x64xf32> {
@@ -16,11 +16,11 @@ module attributes {cleave.mesh = "dp=2,tp=2", cleave.zero_axes = ["dp"], cleave.
     %dx = onnx.Contract %g, %w {cleave.phase = "backward", lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>} : (tensor<8x256xf32>, tensor<64x256xf32>) -> tensor<8x64xf32>
     // CHECK: %[[DW:.*]] = onnx.Contract {{.*}} cleave.layout = [#dist.sharding<"[{},{tp}] partial(dp)">]
     %dw = onnx.Contract %x, %g {cleave.phase = "backward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>} : (tensor<8x64xf32>, tensor<8x256xf32>) -> tensor<64x256xf32>
-    %m = onnx.read @"adam.m/w" : tensor<64x256xf32>
+    %m = onnx.read @"exp_avg/w" : tensor<64x256xf32>
     // CHECK: %[[R:.*]] = dist.reshard %[[DW]] from <"[{},{tp}] partial(dp)"> to <"[{dp},{tp}]">
     // CHECK: onnx.Add %{{.*}}, %[[R]]
     %n = onnx.Add %m, %dw {cleave.phase = "update"} : (tensor<64x256xf32>, tensor<64x256xf32>) -> tensor<64x256xf32>
-    onnx.write @"adam.m/w", %n {cleave.phase = "update"} : tensor<64x256xf32>
+    onnx.write @"exp_avg/w", %n {cleave.phase = "update"} : tensor<64x256xf32>
     // CHECK: dist.reshard %[[DX]] from <"[{dp},{}] partial(tp)"> to <"[{},{}]">
     return %dx : tensor<8x64xf32>
   }

@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s --apply-optimizer="recipe={loss: {kind: mse}, optimizer: {kind: muon, lr: 0.1}}" | FileCheck %s --check-prefix=MUON
 
 // State is named after rule and parameter; the host gives learning rate and bias corrections.
-// CHECK-DAG:   onnx.param @"adam.m/fc.weight" : tensor<4xf32> "optimizer_state" {fill = 0.000000e+00 : f64, of = @fc.weight, trainable = false}
-// CHECK-DAG:   onnx.param @"adam.v/fc.bias" : tensor<3xf32> "optimizer_state"
+// CHECK-DAG:   onnx.param @"exp_avg/fc.weight" : tensor<4xf32> "optimizer_state" {fill = 0.000000e+00 : f64, of = @fc.weight, trainable = false}
+// CHECK-DAG:   onnx.param @"exp_avg_sq/fc.bias" : tensor<3xf32> "optimizer_state"
 // CHECK-LABEL: func.func @final(
 // CHECK-SAME:    cleave.host = "learning_rate", cleave.role = "host"
 // CHECK-SAME:    cleave.base = {{[0-9.e+-]+}} : f64, cleave.host = "one_minus_power"
@@ -11,13 +11,13 @@
 // The weight decays, the bias does not: one update each, and the learning rate times the decay only once.
 // CHECK-COUNT-1: dense<5.000000e-01>
 // CHECK-NOT:     dense<5.000000e-01>
-// CHECK-DAG:     onnx.write @"adam.m/fc.weight"
-// CHECK-DAG:     onnx.write @"adam.v/fc.weight"
+// CHECK-DAG:     onnx.write @"exp_avg/fc.weight"
+// CHECK-DAG:     onnx.write @"exp_avg_sq/fc.weight"
 // CHECK-DAG:     onnx.write @fc.weight
 // CHECK-DAG:     onnx.write @fc.bias
 // What no product uses learns by AdamW.
-// MUON: onnx.param @"adam.m/fc.weight"
-// MUON-NOT: muon.momentum
+// MUON: onnx.param @"exp_avg/fc.weight"
+// MUON-NOT: momentum_buffer
 onnx.param @fc.weight : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @fc.bias : tensor<3xf32> "parameter" {trainable = true}
 func.func @final(%a: tensor<4xf32> {onnx.name = "a"}, %b: tensor<3xf32> {onnx.name = "b"}, %loss: tensor<f32> {onnx.name = "l"})

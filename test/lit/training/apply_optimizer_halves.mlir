@@ -1,16 +1,16 @@
 // RUN: cleave-opt %s --apply-optimizer="recipe={loss: {kind: mse}, optimizer: {kind: sgd, lr: 0.1, momentum: 0.9}}" | FileCheck %s
 
 // A parameter of 16 bits and its state stay so; the rule is of fp32, and what it writes is rounded once.
-// CHECK:       onnx.param @"sgd.momentum/w" : tensor<4xbf16> "optimizer_state"
+// CHECK:       onnx.param @"momentum_buffer/w" : tensor<4xbf16> "optimizer_state"
 // CHECK-LABEL: func.func @final(
 // CHECK-DAG:   %[[READ:.*]] = onnx.read @w {{.*}}tensor<4xbf16>
 // CHECK-DAG:   %[[OLD:.*]] = onnx.Cast %[[READ]] {{.*}}to = f32
 // CHECK-DAG:   %[[GRADIENT:.*]] = onnx.Cast %arg0 {{.*}}to = f32
-// CHECK-DAG:   %[[STATE:.*]] = onnx.read @"sgd.momentum/w" {{.*}}tensor<4xbf16>
+// CHECK-DAG:   %[[STATE:.*]] = onnx.read @"momentum_buffer/w" {{.*}}tensor<4xbf16>
 // CHECK-DAG:   %[[BEFORE:.*]] = onnx.Cast %[[STATE]] {{.*}}to = f32
 // CHECK:       %[[BUFFER:.*]] = onnx.Add %{{.*}}, %[[GRADIENT]] {{.*}}tensor<4xf32>
 // CHECK:       %[[KEPT:.*]] = onnx.Cast %[[BUFFER]] {{.*}}to = bf16
-// CHECK:       onnx.write @"sgd.momentum/w", %[[KEPT]]
+// CHECK:       onnx.write @"momentum_buffer/w", %[[KEPT]]
 // CHECK:       %[[NEW:.*]] = onnx.Sub %[[OLD]], %{{.*}}tensor<4xf32>
 // CHECK:       %[[ROUNDED:.*]] = onnx.Cast %[[NEW]] {{.*}}to = bf16
 // CHECK:       onnx.write @w, %[[ROUNDED]]

@@ -644,8 +644,8 @@ TEST_F(StateTest, OtherPlansAreRefused) {
   auto snapshot = Snapshot::open(folder.string());
   ASSERT_TRUE(snapshot.isOk());
   plan::Plan more = plan;
-  addParameter(more, "adam.m/w", {4, 6}, {{}, {}});
-  EXPECT_THAT(checkResumes(**snapshot, more).message(), HasSubstr("has no 'adam.m/w'"));
+  addParameter(more, "exp_avg/w", {4, 6}, {{}, {}});
+  EXPECT_THAT(checkResumes(**snapshot, more).message(), HasSubstr("has no 'exp_avg/w'"));
   plan::Plan reshaped = plan;
   reshaped.mutable_parameters(0)->set_shape(0, 5);
   EXPECT_THAT(checkResumes(**snapshot, reshaped).message(),

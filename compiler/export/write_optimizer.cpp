@@ -1,0 +1,37 @@
+#include "compiler/export/write_optimizer.h"
+#include "compiler/export/write_safetensors.h"
+#include "runtime/base/atomic_file.h"
+#include <filesystem>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest &request,
+                                  std::vector<std::string> &notes) {
+  const std::vector<std::string> kinds = model.stateKinds();
+  CLEAVE_ASSIGN_OR_RETURN(const int64_t skipped, model.skippedSteps());
+  std::error_code failure;
+  fs::create_directories(request.output, failure);
+  if (failure) return inputError(fmt::format("{}: cannot be made: {}", request.output, failure.message()));
+  Exported written{.step = model.manifest().step};
+  for (const std::string &kind : kinds) {
+    ExportRequest one = request;
+    one.kind = kind;
+    one.output = (fs::path(request.output) / (kind + ".safetensors")).string();
+    auto of = TrainedModel::open(one, notes);
+    if (!of) return of.status();
+    CLEAVE_ASSIGN_OR_RETURN(Exported part, writeSafetensorsOf(**of, one, notes));
+    written.files.insert(written.files.end(), part.files.begin(), part.files.end());
+    written.tensors += part.tensors;
+  }
+  const nlohmann::ordered_json list = {{"steps", model.manifest().step - skipped}, {"state", kinds}};
+  const std::string path = (fs::path(request.output) / "optimizer.json").string();
+  CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(list.dump(2) + "\n", path));
+  written.files.push_back(path);
+  return written;
+}
+
+} // namespace cleave
