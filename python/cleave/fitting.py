@@ -42,7 +42,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
         finally:  # of a training that fails, too, what it has come to
             if history:
                 trainer.save()
-                load_into(module, folder)
+                load_into(module, trainer.snapshots)
     return history
 
 

@@ -1,9 +1,12 @@
 #include "runtime/capi/cleave_runtime.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
+#include "runtime/train/data/settings.h"
+#include "runtime/train/state/snapshot.h"
 #include "runtime/train/trainer.h"
 #include <algorithm>
 #include <cmath>
@@ -42,6 +45,14 @@ template <typename Body> int guarded(cleave_training *training, Body &&body) {
   return training->status = status.exitStatus();
 }
 
+// Of what no training is open for yet.
+template <typename Body> int guardedAlone(Body &&body) {
+  cleave_training none;
+  openStatus = guarded(&none, body);
+  openError = none.error;
+  return openStatus;
+}
+
 Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
 
 // Of the step of a length; null: no such input.
@@ -69,7 +80,8 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
     std::memcpy(&options, given, given->size);
   }
-  if (options.resume != 0 && options.overwrite != 0) return misuse("cleave_open: resume and overwrite exclude each other");
+  if (options.resume != 0 && options.overwrite != 0)
+    return misuse("cleave_open: resume and overwrite exclude each other");
   Trust trust;
   trust.keys = options.trust_keys ? options.trust_keys : "";
   trust.code = options.trust_code != 0;
@@ -100,9 +112,8 @@ int cleave_runtime_version(void) { return CLEAVE_RUNTIME_VERSION; }
 
 cleave_training *cleave_open(const char *plan_path, const cleave_options *options) {
   auto training = std::make_unique<cleave_training>();
-  openStatus = guarded(training.get(), [&] { return openTraining(*training, plan_path, options); });
-  openError = training->error;
-  return openStatus == 0 ? training.release() : nullptr;
+  const int status = guardedAlone([&] { return openTraining(*training, plan_path, options); });
+  return status == 0 ? training.release() : nullptr;
 }
 
 void cleave_close(cleave_training *training) { delete training; }
@@ -209,6 +220,37 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
 
 int cleave_snapshot(cleave_training *training) {
   return guarded(training, [&] { return training->trainer->snapshot(); });
+}
+
+const char *cleave_data_path(const char *plan_path) {
+  static thread_local std::string found;
+  const int status = guardedAlone([&] {
+    if (!plan_path) return misuse("cleave_data_path: no plan path");
+    CLEAVE_ASSIGN_OR_RETURN(const plan::Plan plan, readPlanFile(plan_path));
+    const std::string &yaml = plan.training().data_yaml();
+    found.clear();
+    if (yaml.empty()) return Status::ok();
+    CLEAVE_ASSIGN_OR_RETURN(const DataSettings settings, parseDataSettings(yaml));
+    found = settings.path;
+    return Status::ok();
+  });
+  return status == 0 ? found.c_str() : nullptr;
+}
+
+int cleave_check_snapshot(const char *path) {
+  return guardedAlone([&] {
+    if (!path) return misuse("cleave_check_snapshot: no path");
+    CLEAVE_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> snapshot, Snapshot::open(path));
+    return snapshot->check();
+  });
+}
+
+int cleave_devices(const cleave_training *training, int64_t *devices, int most) {
+  return training ? copySizes(training->trainer->executor().devices(), devices, most) : 0;
+}
+
+int cleave_agree(cleave_training *training, const char *failure) {
+  return guarded(training, [&] { return training->trainer->agree(failure ? runError(failure) : Status::ok()); });
 }
 
 const char *cleave_error(const cleave_training *training) {

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 7
+#define CLEAVE_RUNTIME_VERSION 8
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -100,6 +100,19 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
 
 /* Writes a snapshot, atomically, into the folder of the options. */
 int cleave_snapshot(cleave_training *training);
+
+/* Since version 8, for programs that keep data and snapshots elsewhere than in files. */
+/* The recipe's data.path in a plan, which may be a URL; "" where it has none. Until the next call on this thread. Null
+ * on failure: cleave_error(NULL). */
+const char *cleave_data_path(const char *plan_path);
+/* Reads all of a snapshot, or of the newest whole one in a folder. Not 0 where it is damaged: cleave_error(NULL). */
+int cleave_check_snapshot(const char *path);
+/* Numbers of the devices that this process runs, the first `most` of them into `devices`; returns how many there are.
+ * The file of a device in a snapshot is rank-0000.safetensors, with its number. */
+int cleave_devices(const cleave_training *training, int64_t *devices, int most);
+/* All processes of the run call it, and wait for each other: 0 where `failure` is null on all of them; else the failure
+ * of one is the error of all. */
+int cleave_agree(cleave_training *training, const char *failure);
 
 /* Message and status of the last failure on this training; with null, of the last cleave_open of this thread. */
 const char *cleave_error(const cleave_training *training);

@@ -40,6 +40,7 @@ public:
   int64_t stepsDone() const override { return done; }
   int64_t totalSteps() const override { return total; }
   Status snapshot() override;
+  Status agree(const Status &mine) override { return ofAll(mine); }
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);

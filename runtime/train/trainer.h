@@ -81,6 +81,8 @@ public:
   virtual int64_t stepsDone() const = 0;
   virtual int64_t totalSteps() const = 0; // as resolved
   virtual Status snapshot() = 0;          // now
+  // All processes call it: ok where it is on all of them, else the failure of one.
+  virtual Status agree(const Status &mine) = 0;
   virtual Executor &executor() = 0;
   // Binds a caller's array (the global batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;

@@ -1,5 +1,6 @@
 """cleave.fit beside PyTorch's own loop: losses, weights, callbacks, snapshots, and what it refuses."""
 import copy
+import os
 import tempfile
 import warnings
 
@@ -53,6 +54,7 @@ def main():
         assert max(abs(one.loss - value) / value for one, value in zip(told, losses, strict=True)) < 2e-5, (told, losses)
         assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(own.parameters(), torchs.parameters()))
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["CLEAVE_CACHE_DIR"] = folder
         first = cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", callbacks=[lambda trainer, metrics: metrics.step == 4])
         assert len(first) == 4
         own = copy.deepcopy(net)
@@ -65,6 +67,18 @@ def main():
             assert all(torch.equal(value, own.state_dict()[name]) for name, value in trainer.state_dict().items())
         with cleave.Trainer(plan) as trainer:
             refused(trainer.state_dict, "folder of `snapshots`")
+        # Snapshots of an object store, which weights come from, too: of the newest, or of one.
+        with cleave.Trainer(plan, snapshots="memory://one") as trainer:
+            trainer.step({"wide": wide[:8], "narrow": narrow[:8], "labels": labels[:8]})
+            wanted = trainer.state_dict()
+            trainer.save()
+        for url in "memory://one", "memory://one/step-00000001":
+            other = copy.deepcopy(net)
+            cleave.load_into(other, url)
+            assert all(torch.equal(value, wanted[name]) for name, value in other.state_dict().items())
+        for steps in [1, 2], [3, 4]:
+            told = cleave.fit(own, named[:2], RECIPE, snapshots="memory://fit", resume=True, check=False)
+            assert [metrics.step for metrics in told] == steps
     refused(lambda: cleave.fit(net, DataLoader(TensorDataset(wide[:12], narrow[:12], labels[:12]), batch_size=8), RECIPE), "drop_last=True")
     refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
     # Generators are gone through once, from their first batch on; what was trained stays when a callback fails.

@@ -116,6 +116,15 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
   return Status::ok();
 }
 
+Status Snapshot::check() const {
+  for (const auto &[name, parts] : boxes)
+    for (const Stored &stored : parts)
+      if (!isWhole(stored))
+        return inputError(
+            fmt::format("{}: tensor '{}' is damaged: its bytes are not those that were written", where, name));
+  return Status::ok();
+}
+
 bool Snapshot::isWhole(const Stored &stored) const {
   {
     const std::lock_guard lock(mutex);

@@ -155,6 +155,8 @@ public:
   // shape, parts that no rank stored, bytes whose checksum is another.
   Status read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
               std::span<std::byte> out) const;
+  // Every byte that is stored. Error: some are not those that were written.
+  Status check() const;
   void releasePages() const; // of what was read, see MappedFile
 
 private:
