@@ -24,7 +24,7 @@ class _Options(ctypes.Structure):
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
                 ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
-                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int)]
+                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("local_batches", ctypes.c_int)]
 
 
 class _Metrics(ctypes.Structure):
@@ -56,7 +56,7 @@ def _library():
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
             ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
-            ("check_snapshot", ctypes.c_int, [text]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
+            ("check_snapshot", ctypes.c_int, [text]), ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
         function = getattr(library, "cleave_" + name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -87,13 +87,14 @@ class Trainer:
 
     plan: a cleave.Plan or a path. snapshots: folder for save(), or its URL; resume: begin from its newest snapshot; overwrite:
     remove those of another run. data: replaces the recipe's data.path, either may be a URL (fsspec). trust_code: take a plan that
-    was compiled elsewhere. Under mpirun, srun or torchrun each process makes a Trainer and is one rank. accept_changes: resume, too, where the model, the loss or the seed is another than in
-    the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step under way; the
-    step raises CleaveError when its threads come back.
+    was compiled elsewhere. Under mpirun, srun or torchrun each process makes a Trainer and is one rank; with local_batches it
+    passes its own part of each batch (rank_samples). accept_changes: resume, too, where the model, the loss or the seed is
+    another than in the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step
+    under way; the step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False):
+                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False, local_batches=False):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
@@ -112,12 +113,13 @@ class Trainer:
         self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
                            step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
-                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite))
+                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite),
+                           bool(local_batches))
         self._handle = self._library.cleave_open(path, ctypes.byref(options))
         if not self._handle:
             raise self._error(None)
         self._bound = {}
-        self.inputs = {}  # name: (dtype, shape of a global batch, of the longest samples)
+        self.inputs = {}  # name: (dtype, shape of a step's array, of the longest samples)
         self._shapes = {}  # name: its shapes, the shortest samples' first
         while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
             at = len(self.inputs)
@@ -134,7 +136,8 @@ class Trainer:
             raise self._error(self._handle)
 
     def step(self, inputs=None):
-        """One optimizer step on these arrays, a global batch each; without any on the recipe's data. Metrics of the step.
+        """One optimizer step on these arrays, a global batch each (with local_batches: this process' part); without any on the
+        recipe's data. Metrics of the step.
 
         Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
         that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them.
@@ -162,6 +165,17 @@ class Trainer:
         array = np.ascontiguousarray(array, dtype=dtype)
         self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
         self._bound[name] = array  # read during later steps
+
+    @property
+    def rank_samples(self):
+        """With local_batches: which samples of the global batch this process passes, in this order. Processes with the same ones
+        (of one group of tp or pp) pass equal arrays. Otherwise None: arrays are global batches."""
+        return list(_numbers(self._library.cleave_local_samples, self._handle)) or None
+
+    @property
+    def is_first(self):
+        """Of all processes, the one that tells what all do."""
+        return 0 in _numbers(self._library.cleave_devices, self._handle)
 
     @property
     def steps_done(self):

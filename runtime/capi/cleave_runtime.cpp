@@ -66,6 +66,16 @@ const plan::InputBinding *inputOf(const cleave_training *training, int index) {
   return training ? inputOf(training, index, lengthsOf(training->plan) - 1) : nullptr;
 }
 
+// Of the arrays of a step.
+std::vector<int64_t> shapeOf(const cleave_training *training, const plan::InputBinding &input) {
+  std::vector<int64_t> shape(input.global_shape().begin(), input.global_shape().end());
+  if (input.without_samples()) return shape;
+  const auto local = std::ssize(training->trainer->localSamples());
+  int64_t &samples = shape[size_t(input.sample_dim())];
+  samples = local > 0 ? local : samples * microbatchesOf(training->plan, "step");
+  return shape;
+}
+
 // The first `most` sizes; how many there are.
 int copySizes(const auto &shape, int64_t *sizes, int most) {
   for (int i = 0; i < std::min(most, int(shape.size())); ++i) sizes[i] = shape[size_t(i)];
@@ -93,6 +103,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.resume = options.resume != 0;
   train.overwrite = options.overwrite != 0;
   train.threads = options.threads;
+  train.localBatches = options.local_batches != 0;
   train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;
   if (options.on_lost)
@@ -126,8 +137,7 @@ const char *cleave_input_name(const cleave_training *training, int index) {
 int64_t cleave_input_bytes(const cleave_training *training, int index) {
   const plan::InputBinding *input = inputOf(training, index);
   if (!input) return 0;
-  return elementCount(input->global_shape()) * byteSize(input->buffer().dtype()) *
-         (input->without_samples() ? 1 : microbatchesOf(training->plan, "step"));
+  return elementCount(shapeOf(training, *input)) * byteSize(input->buffer().dtype());
 }
 
 const char *cleave_input_type(const cleave_training *training, int index) {
@@ -144,15 +154,17 @@ int cleave_input_shape(const cleave_training *training, int index, int64_t *size
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most) {
   const plan::InputBinding *input = length < 0 ? nullptr : inputOf(training, index, size_t(length));
   if (!input) return -1;
-  std::vector<int64_t> shape(input->global_shape().begin(), input->global_shape().end());
-  if (!input->without_samples()) shape[size_t(input->sample_dim())] *= microbatchesOf(training->plan, "step");
-  return copySizes(shape, sizes, most);
+  return copySizes(shapeOf(training, *input), sizes, most);
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
   return guarded(training, [&] {
     return input && data ? training->trainer->bind(input, data, bytes) : misuse("cleave_bind: null");
   });
+}
+
+int cleave_local_samples(const cleave_training *training, int64_t *samples, int most) {
+  return training ? copySizes(training->trainer->localSamples(), samples, most) : 0;
 }
 
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {

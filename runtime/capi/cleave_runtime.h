@@ -47,7 +47,8 @@ typedef struct {
    * status 4 when the threads of the step come back; the library ends no process. It calls nothing of the library. */
   void (*on_lost)(const char *why, void *on_lost_data);
   void *on_lost_data;
-  int overwrite; /* another run's snapshots in that folder are removed; since version 7 */
+  int overwrite;     /* another run's snapshots in that folder are removed; since version 7 */
+  int local_batches; /* cleave_bind takes this process' part of a batch, see cleave_local_samples; since version 8 */
 } cleave_options;
 
 typedef struct {
@@ -83,6 +84,11 @@ int cleave_input_shape_at(const cleave_training *training, int index, int length
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);
+/* With options.local_batches all of the above that speaks of a global batch speaks of this process' part of it: the
+ * samples with these numbers, in this order, the first `most` of them into `samples`. Returns how many there are; 0:
+ * arrays are global batches. Processes with equal numbers have to bind equal arrays, which the first step and every
+ * hundredth compare. */
+int cleave_local_samples(const cleave_training *training, int64_t *samples, int most);
 
 /* One optimizer step. `metrics` may be null. */
 int cleave_step(cleave_training *training, cleave_metrics *metrics);

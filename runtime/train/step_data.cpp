@@ -1,4 +1,5 @@
 #include "runtime/train/step_data.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/digest.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
@@ -134,11 +135,14 @@ Status StepData::bind(const std::string &input, const void *array, int64_t bytes
   std::vector<int64_t> wanted; // bytes, by length
   for (size_t length = 0; length < lengthsOf(source); ++length)
     for (const Feed &feed : stepFeeds.front().lengths[length])
-      if (fields[length][feed.field].name == input) wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches));
+      if (fields[length][feed.field].name == input) {
+        const int64_t samples = local && !feed.withoutSamples ? local->count : feed.samples;
+        wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches) / feed.samples * samples);
+      }
   if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
   if (!std::ranges::count(wanted, bytes))
-    return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
-                                  fmt::join(wanted, " or "), bytes));
+    return inputError(fmt::format("input '{}' needs {} bytes ({} of a step), {} are given", input,
+                                  fmt::join(wanted, " or "), local ? "this process' part" : "the global batch", bytes));
   for (Feeds &feeds : stepFeeds) {
     for (std::future<Status> &part : feeds.reading) part.wait();
     for (size_t length = 0; length < feeds.lengths.size(); ++length)
@@ -146,10 +150,22 @@ Status StepData::bind(const std::string &input, const void *array, int64_t bytes
         if (fields[length][feed.field].name == input) {
           feed.bound = bytes == wanted[length] ? static_cast<const std::byte *>(array) : nullptr;
           feed.isBound = true;
+          if (feed.bound && !feed.isCutFromBound(feeds.microbatches, givenOf(feed).count)) feed.bytes = {};
           if (feeds.lengths.size() > 1) feeds.isBegun = false; // the samples' length is chosen again
         }
   }
   return Status::ok();
+}
+
+std::map<std::string, std::string> StepData::boundDigests(int64_t step) {
+  std::map<std::string, std::string> digests;
+  const Feeds &feeds = feedsOf(step);
+  for (const Feed &feed : feeds.inputs()) {
+    if (!feed.bound) continue;
+    const int64_t bytes = givenOf(feed).count * feed.sampleBytes * (feed.withoutSamples ? 1 : feeds.microbatches);
+    digests[fields[feeds.length][feed.field].name] = checksumOf({feed.bound, static_cast<size_t>(bytes)});
+  }
+  return digests;
 }
 
 // The least length that so many positions fit in.
@@ -171,6 +187,14 @@ Status StepData::chooseLength(Feeds &feeds, const Dataset *from) const {
   for (feeds.length = fitting(longest); feeds.length < feeds.lengths.size(); ++feeds.length)
     if (std::ranges::all_of(feeds.inputs(), isGiven)) return Status::ok();
   return inputError("the arrays of a step are of different lengths");
+}
+
+std::vector<int64_t> StepData::localSamples() const {
+  std::vector<int64_t> samples;
+  for (int64_t microbatch = 0; local && microbatch < stepFeeds.front().microbatches; ++microbatch)
+    for (int64_t sample = 0; sample < local->count; ++sample)
+      samples.push_back(microbatch * stepFeeds.front().samples() + local->begin + sample);
+  return samples;
 }
 
 int64_t StepData::stepsOfEpoch() const {
@@ -255,19 +279,27 @@ Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t p
   return Status::ok();
 }
 
-// The caller's values of one microbatch are checked, and cut out where they do not lie beside each other.
-Status StepData::takeBound(Feeds &feeds, Feed &feed, int64_t microbatch) {
+// The caller's values of one microbatch are checked, and cut out where they do not lie beside each other. `pointer`:
+// where the microbatch of all processes begins, of which the devices read what the caller gives.
+Status StepData::takeBound(Feeds &feeds, Feed &feed, int64_t microbatch, const std::byte *&pointer) {
+  const SampleRange given = givenOf(feed);
+  const Field &field = fields[feeds.length][feed.field];
   const int64_t begin = feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes();
-  const std::byte *values = feed.bound + begin;
-  if (feed.isCutFromBound(feeds.microbatches)) {
-    const int64_t width = feed.microbatchBytes() / feed.outer;
-    for (int64_t o = 0; o < feed.outer; ++o)
-      std::copy_n(feed.bound + (o * feeds.microbatches + microbatch) * width, width,
-                  feed.bytes.data() + begin + o * width);
-    values = feed.bytes.data() + begin;
+  const int64_t bytes = given.count * feed.sampleBytes, piece = feed.sampleBytes / feed.outer;
+  if (feed.isCutFromBound(feeds.microbatches, given.count)) {
+    const int64_t width = given.count * piece;
+    for (int64_t o = 0; o < feed.outer; ++o) {
+      std::byte *to = feed.bytes.data() + begin + (o * feed.samples + given.begin) * piece;
+      std::copy_n(feed.bound + (o * feeds.microbatches + microbatch) * width, width, to);
+      CLEAVE_RETURN_IF_ERROR(checkRange(field, {to, static_cast<size_t>(width)}, "", -1));
+    }
+    pointer = feed.bytes.data() + begin;
+    return Status::ok();
   }
-  return checkRange(fields[feeds.length][feed.field], {values, static_cast<size_t>(feed.microbatchBytes())}, "",
-                    feed.outer > 1 ? -1 : microbatch * feed.samples);
+  const std::byte *values = feed.bound + (feed.withoutSamples ? 0 : microbatch * bytes);
+  pointer = values - given.begin * feed.sampleBytes;
+  return checkRange(field, {values, static_cast<size_t>(bytes)}, "",
+                    feed.outer > 1 ? -1 : microbatch * feed.samples + given.begin);
 }
 
 Status StepData::endFill(Feeds &feeds) {
@@ -279,10 +311,11 @@ Status StepData::endFill(Feeds &feeds) {
     for (size_t i = 0; i < feeds.inputs().size(); ++i) {
       Feed &feed = feeds.inputs()[i];
       if (!feed.read) continue;
-      if (feed.bound) CLEAVE_RETURN_IF_ERROR(takeBound(feeds, feed, microbatch));
-      const bool isCaller = feed.bound && !feed.isCutFromBound(feeds.microbatches);
-      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] =
-          (isCaller ? feed.bound : feed.bytes.data()) + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
+      const std::byte *&pointer = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i];
+      if (feed.bound)
+        CLEAVE_RETURN_IF_ERROR(takeBound(feeds, feed, microbatch, pointer));
+      else
+        pointer = feed.bytes.data() + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
     }
   return status;
 }
@@ -323,13 +356,16 @@ std::string StepData::notFinite(int64_t step) {
     const Field &field = fields[feeds.length][feed.field];
     if (!feed.read || !isFloat(field.dtype)) continue;
     const int64_t unit = byteSize(field.dtype), piece = feed.sampleBytes / feed.outer;
+    const SampleRange given = givenOf(feed);
     for (int64_t microbatch = 0; microbatch < (feed.withoutSamples ? 1 : feeds.microbatches); ++microbatch) {
       const std::byte *values = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i];
       for (int64_t at = 0; at < feed.microbatchBytes(); at += unit) {
+        const int64_t sample = feed.withoutSamples ? 0 : at / piece % feed.samples;
+        if (sample < given.begin || sample >= given.begin + given.count) continue;
         const double value = loadFloat(field.dtype, values + at);
         if (std::isfinite(value)) continue;
         if (feed.withoutSamples) return fmt::format("input '{}' has {}", field.name, value);
-        const int64_t row = microbatch * feed.samples + at / piece % feed.samples;
+        const int64_t row = microbatch * feed.samples + sample;
         return feed.isBound ? fmt::format("input '{}' has {} in sample {} of the batch", field.name, value, row)
                             : fmt::format("input '{}' has {} in sample {} of the data", field.name, value,
                                           feeds.indices[static_cast<size_t>(row)]);

@@ -7,6 +7,7 @@
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/event_file.h"
+#include "runtime/train/local_batches.h"
 #include "runtime/train/metrics_file.h"
 #include "runtime/train/mirror.h"
 #include "runtime/train/resume_vote.h"
@@ -45,6 +46,7 @@ public:
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);
   }
+  std::vector<int64_t> localSamples() const override { return data->localSamples(); }
   int64_t stepsRun() const { return done - resumedAt; }
   // Tells the other processes why this one ends.
   void giveUp(const Status &why) {
@@ -147,6 +149,11 @@ Status PlanTrainer::open() {
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   data = std::make_unique<StepData>(source, *engine);
   CLEAVE_RETURN_IF_ERROR(ofAll(data->open(options.data)));
+  if (options.localBatches) {
+    Result<SampleRange> own = samplesRead(source, *engine);
+    CLEAVE_RETURN_IF_ERROR(ofAll(own.status()));
+    data->bindLocally(*own);
+  }
   total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
   CLEAVE_RETURN_IF_ERROR(agreeOnRun());
   return openState();
@@ -167,6 +174,7 @@ Status PlanTrainer::agreeOnRun() {
                   {"--overwrite", options.overwrite ? "given" : "not given"},
                   {"--accept-changes", options.acceptChanges ? "given" : "not given"},
                   {"--mirror", std::to_string(options.mirrorEvery)},
+                  {"local batches", options.localBatches ? "given" : "not given"},
                   {"the data's digest", data->digest()}},
                  options.limits.preparation);
 }
@@ -324,6 +332,10 @@ Status PlanTrainer::readData(const std::function<Status()> &read) {
 
 Status PlanTrainer::beginStep(int64_t step) {
   CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
+  constexpr int64_t looked = 100; // steps from one comparison of local batches to the next
+  if (options.localBatches && control().size() > 1 && (step - resumedAt) % looked == 0)
+    CLEAVE_RETURN_IF_ERROR(
+        checkSameParts(control(), *data->boundSamples(), data->boundDigests(step), options.limits.step));
   CLEAVE_RETURN_IF_ERROR(beginRoutine(step));
   ++begun;
   return Status::ok();

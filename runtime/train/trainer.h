@@ -48,6 +48,7 @@ struct TrainOptions {
   bool resume = false;          // from the newest snapshot in `snapshots`, if there is one
   bool acceptChanges = false;   // a resume with another model, loss or seed goes on all the same
   bool overwrite = false;       // another run's snapshots in `snapshots` are removed
+  bool localBatches = false;    // the arrays of bind() are this process' part (local_batches.h)
   std::string trace = {};       // Chrome trace
   int64_t traceFrom = 1, traceTo = 0; // its steps; 0: from there on, as many as fit
   std::string counters = {};          // JSON file: what every device sent, counted as it was sent
@@ -84,8 +85,10 @@ public:
   // All processes call it: ok where it is on all of them, else the failure of one.
   virtual Status agree(const Status &mine) = 0;
   virtual Executor &executor() = 0;
-  // Binds a caller's array (the global batch of one step, dense) to an input in place of the plan's data.
+  // Binds a caller's array (the batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
+  // With localBatches the samples of the global batch that the arrays have, in their order; else none.
+  virtual std::vector<int64_t> localSamples() const = 0;
 };
 
 Status train(const plan::Plan &plan, const TrainOptions &options);

@@ -1,0 +1,84 @@
+"""Each of two processes passes its own part of a batch: the losses and weights of global batches, bit for bit.
+
+    local_batches.py MODEL                of mlp: x [batch, 20], 10 classes
+    local_batches.py rank FOLDER SPLIT LOCAL     one of the ranks, which this script starts itself
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import cleave
+import numpy as np
+from ranks import run_ranks
+
+STEPS, BATCH = 4, 8
+RECIPE = {"dims": {"batch": BATCH}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}, "clip_norm": 1.0}
+# name: (split, samples of each rank)
+SPLITS = {
+    "dp": ({"mesh": "dp=2"}, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+    "zero": ({"mesh": "dp=2", "zero": 3}, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+    "microbatches": ({"mesh": "dp=2", "microbatches": 2}, [[0, 1, 4, 5], [2, 3, 6, 7]]),
+    "tp": ({"mesh": "tp=2"}, [list(range(8))] * 2),
+    "pp": ({"mesh": "pp=2", "microbatches": 2}, [list(range(8))] * 2),
+}
+
+
+def batches():
+    random = np.random.default_rng(0)
+    for _ in range(STEPS):
+        yield {"input": random.standard_normal((BATCH, 20), dtype=np.float32), "labels": random.integers(0, 10, BATCH)}
+
+
+def refused(call, *words):
+    try:
+        call()
+    except cleave.CleaveError as error:
+        assert all(word in str(error) for word in words), error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def rank(folder, split, way):
+    with cleave.Trainer(f"{folder}/{split}.plan", snapshots=f"{folder}/{split}-{way}", local_batches=way != "global") as trainer:
+        own = trainer.rank_samples
+        if way == "others":  # what a DistributedSampler over all ranks gives to those of one group of tp
+            refused(lambda: trainer.step({name: array + (trainer.is_first and name == "input") for name, array in next(batches()).items()}),
+                    "ranks 0 and 1 read the same samples, and were given different arrays of input 'input'")
+            return
+        if own:
+            for name, (_, shape) in trainer.inputs.items():
+                assert shape[0] == len(own), (name, shape)
+            if len(own) < BATCH:
+                refused(lambda: trainer.step(next(batches())), "input 'input' has shape (4, 20) in the plan and (8, 20) here")
+        losses = [trainer.step({name: array if own is None else array[own] for name, array in batch.items()}).loss for batch in batches()]
+        trainer.save()
+    print(json.dumps([own, losses]))
+
+
+def weights(folder):
+    from safetensors.numpy import load_file
+    path = pathlib.Path(folder, "w.safetensors")
+    cleave._tool.run_tool("export", folder, "-o", path)
+    return load_file(path)
+
+
+def main(model):
+    with tempfile.TemporaryDirectory() as folder:
+        for split, (options, samples) in SPLITS.items():
+            plan = cleave.compile(model, RECIPE, "cpu:2", f"{folder}/{split}.plan", **options)
+            told = {way: [json.loads(text) for text in run_ranks(2, "local_batches.py", "rank", folder, split, way)]
+                    for way in ("global", "local")}
+            assert [own for own, _ in told["global"]] == [None, None] and [own for own, _ in told["local"]] == samples, told
+            assert [losses for _, losses in told["local"]] == [losses for _, losses in told["global"]], (split, told)
+            ways = [weights(f"{folder}/{split}-{way}") for way in ("global", "local")]
+            assert all(np.array_equal(ways[1][name], value) for name, value in ways[0].items()), split
+            # One process runs all devices: its part is the global batch.
+            with cleave.Trainer(plan, local_batches=True) as trainer:
+                assert trainer.rank_samples == list(range(BATCH))
+                assert [trainer.step(batch).loss for batch in batches()] == told["global"][0][1], split
+        run_ranks(2, "local_batches.py", "rank", folder, "tp", "others")
+    print("local batches: as expected")
+
+
+rank(*sys.argv[2:]) if sys.argv[1] == "rank" else main(sys.argv[1])
