@@ -56,7 +56,8 @@ def _library():
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
             ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
-            ("check_snapshot", ctypes.c_int, [text]), ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
+            ("check_snapshot", ctypes.c_int, [text]), ("prometheus", text, [handle]),
+            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
         function = getattr(library, "cleave_" + name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -176,6 +177,10 @@ class Trainer:
     def is_first(self):
         """Of all processes, the one that tells what all do."""
         return 0 in _numbers(self._library.cleave_devices, self._handle)
+
+    def prometheus(self):
+        """The metrics of the latest step, as Prometheus reads them."""
+        return self._library.cleave_prometheus(self._handle).decode()
 
     @property
     def steps_done(self):

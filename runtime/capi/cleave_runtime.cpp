@@ -6,6 +6,7 @@
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
 #include "runtime/train/data/settings.h"
+#include "runtime/train/prometheus_file.h"
 #include "runtime/train/state/snapshot.h"
 #include "runtime/train/trainer.h"
 #include <algorithm>
@@ -20,7 +21,8 @@ using namespace cleave::runtime;
 struct cleave_training {
   plan::Plan plan;
   std::unique_ptr<Trainer> trainer;
-  std::string error;
+  StepMetrics latest; // of no step: 0
+  std::string prometheus, error;
   int status = 0;
 };
 
@@ -170,6 +172,7 @@ int cleave_local_samples(const cleave_training *training, int64_t *samples, int 
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {
   return guarded(training, [&] {
     CLEAVE_ASSIGN_OR_RETURN(StepMetrics step, training->trainer->step());
+    update(training->latest, step);
     if (!metrics) return Status::ok();
     cleave_metrics out{};
     if (metrics->size == 0 || metrics->size > sizeof out)
@@ -182,6 +185,12 @@ int cleave_step(cleave_training *training, cleave_metrics *metrics) {
     std::memcpy(metrics, &out, metrics->size);
     return Status::ok();
   });
+}
+
+const char *cleave_prometheus(cleave_training *training) {
+  if (!training) return nullptr;
+  training->prometheus = training->latest.step > 0 ? prometheusText(training->latest) : "";
+  return training->prometheus.c_str();
 }
 
 int64_t cleave_steps_done(const cleave_training *training) { return training ? training->trainer->stepsDone() : 0; }

@@ -10,6 +10,7 @@
 #include "runtime/train/local_batches.h"
 #include "runtime/train/metrics_file.h"
 #include "runtime/train/mirror.h"
+#include "runtime/train/prometheus_file.h"
 #include "runtime/train/resume_vote.h"
 #include "runtime/train/run_record.h"
 #include "runtime/train/state/snapshot.h"
@@ -107,6 +108,7 @@ private:
   std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
   MetricsFile metricsFile;
   EventFile eventFile;
+  PrometheusFile prometheusFile;
   // Steps may run into each other where this trainer takes them all.
   bool ownsLoop = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
@@ -422,6 +424,10 @@ void PlanTrainer::tell(const StepMetrics &step) {
     eventFile.close();
     warn(written.message() + "; the run goes on without events");
   }
+  if (Status written = prometheusFile.write(step); !written) {
+    prometheusFile.close();
+    warn(written.message() + "; the run goes on without it");
+  }
   if (options.onStep) options.onStep(step);
 }
 
@@ -449,6 +455,7 @@ Status PlanTrainer::runToEnd() {
     CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done, shapeOfMetrics()));
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
+  if (isFirstProcess() && !options.prometheus.empty()) CLEAVE_RETURN_IF_ERROR(prometheusFile.open(options.prometheus));
   if (total <= 0) return inputError("no number of steps: give --steps N");
   if (done > total)
     return inputError(fmt::format("{} has {} steps, which are more than the {} of --steps: nothing was done",
@@ -470,6 +477,7 @@ Status PlanTrainer::runToEnd() {
     if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
     if (isSnapshotDue(done) || isBest(taken)) CLEAVE_RETURN_IF_ERROR(save(taken.evalLoss));
   }
+  if (Status written = prometheusFile.flush(); !written) warn(written.message());
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
   // Nobody leaves while another may still ask it something.
   CLEAVE_RETURN_IF_ERROR(engine->fabric().control().barrier(options.limits.step));

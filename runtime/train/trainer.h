@@ -42,6 +42,7 @@ struct TrainOptions {
   int64_t steps = 0;                    // total steps of the training, those before a resume included; 0: one epoch
   std::string metrics = {};     // file of JSON lines, or .csv; "-": standard output; empty: none. A resume appends
   std::string tensorboard = {}; // folder of event files; empty: none
+  std::string prometheus = {};  // file for the node exporter's textfile collector, .prom; empty: none
   std::string snapshots = {};   // folder; empty: none. One is always written after the last step
   int64_t snapshotEvery = 0;    // steps
   KeptSnapshots keep = {};      // others are removed. With `best` one is written after each best evaluation, too

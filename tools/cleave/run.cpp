@@ -10,6 +10,8 @@
 #include "tools/cleave/run_summary.h"
 #include "tools/cleave/stop_signals.h"
 #include "tools/cleave/terminal_line.h"
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <csignal>
@@ -198,6 +200,12 @@ int runPlan(RunOptions &options) {
   noteStopSignals();
   if (options.json && options.train.metrics == "-")
     return fail({ErrorKind::Usage, "--json and --metrics - both want standard output: give the metrics a file"});
+  const std::string &prometheus = options.train.prometheus;
+  if (!prometheus.empty() && std::ranges::all_of(prometheus, [](unsigned char c) { return std::isdigit(c); }))
+    return fail({ErrorKind::Usage, fmt::format("--prometheus {}: `cleave run` serves no port. Give a file, such as "
+                                               "cleave.prom, to the node exporter; cleave.PrometheusServer({}) in "
+                                               "Python serves the same text",
+                                               prometheus, prometheus)});
   if (!options.traceSteps.empty())
     if (Status steps = readTraceSteps(options.traceSteps, options.train); !steps) return fail(steps);
   const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
@@ -233,6 +241,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--metrics", train.metrics,
                       "file of JSON lines, one a step, or of CSV if its name ends in .csv; - is standard output");
   command->add_option("--tensorboard", train.tensorboard, "folder for TensorBoard's event files");
+  command->add_option("--prometheus", train.prometheus,
+                      "file whose name ends in .prom, for the textfile collector of Prometheus' node exporter");
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")
