@@ -48,11 +48,15 @@ def main():
             optimizer.step()
             losses.append(loss.item())
     named = [{"wide": a, "narrow": b, "labels": target} for a, b, target in loader]
-    for batches, split in (loader, {}), (named, {"mesh": "dp=2"}):
+    workers = DataLoader(TensorDataset(wide, narrow, labels), batch_size=8, num_workers=2)
+    arrays = [{name: tensor.numpy() for name, tensor in batch.items()} for batch in named]
+    for batches, split in (workers, {}), (named, {"mesh": "dp=2"}), (arrays, {"mesh": "tp=2", "check": False}):
         own = copy.deepcopy(net)
         told = cleave.fit(own, batches, RECIPE, cluster="cpu:2", epochs=2, **split)
         assert max(abs(one.loss - value) / value for one, value in zip(told, losses, strict=True)) < 2e-5, (told, losses)
         assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(own.parameters(), torchs.parameters()))
+    stop = cleave.EarlyStopping(patience=2, min_delta=100)
+    assert len(cleave.fit(copy.deepcopy(net), loader, RECIPE, callbacks=[stop], check=False)) == 3 and stop.best_step == 1
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CLEAVE_CACHE_DIR"] = folder
         first = cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", callbacks=[lambda trainer, metrics: metrics.step == 4])
