@@ -155,11 +155,13 @@ def _files(source):
         store, path = stores.store_of(source)
         scheme = source[:source.index("://") + 3]
         with stores.failing(source, "cannot be read"):
-            found = store.glob(path) if glob.has_magic(path) else [f"{path}/{name}".rstrip("/") for name in stores.files_below(store, path)]
+            found = store.glob(path) if glob.has_magic(path) else [
+                f"{path}/{name}".rstrip("/") for name in stores.files_below(store, path)]
         found = [(name if stores.is_url(name) else scheme + name, name) for name in _visible(found, path)]
-        opened = [_Arrow(url, stores.fetched(url)) if url.endswith(ARROW) else _Parquet(url, lambda name=name: store.open(name, "rb"))
-                  for url, name in found]
+        opened = [_Arrow(url, stores.fetched(url)) if url.endswith(ARROW) else
+                  _Parquet(url, lambda name=name: store.open(name, "rb")) for url, name in found]
     else:
+        source = os.path.normpath(source)
         if glob.has_magic(source):
             found = glob.glob(source, recursive=True)
         else:
@@ -182,7 +184,8 @@ def _check_type(file, column, kind):
     while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         kind = kind.value_type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise CleaveError(f"{file}: column {column!r} is {kind}: an array needs numbers, or lists of numbers; `columns` chooses others", 1)
+        raise CleaveError(f"{file}: column {column!r} is {kind}: an array needs numbers, or lists of numbers; `columns` chooses "
+                          "others", 1)
 
 
 def _array(file, name, column):
@@ -207,5 +210,5 @@ def _array(file, name, column):
 
 
 def _refuse_lengths(file, name, lengths):
-    raise CleaveError(f"{file}: the lists of column {name!r} have {min(lengths)} to {max(lengths)} elements: a batch needs lists of one "
-                      "length; cut or pack them first", 1)
+    raise CleaveError(f"{file}: the lists of column {name!r} have {min(lengths)} to {max(lengths)} elements: a batch needs lists "
+                      "of one length; cut or pack them first", 1)

@@ -36,6 +36,9 @@ class EarlyStopping:
         return self.waited >= self.patience
 
 
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # launchers' names of this process' number
+
+
 class PrometheusServer:
     """Serves the latest step's metrics for Prometheus at http://127.0.0.1:PORT/metrics, from rank 0.
 
@@ -47,7 +50,7 @@ class PrometheusServer:
     def __init__(self, port):
         self._text, self.port = "", port
         self._server = None
-        if any(int(os.environ.get(name) or 0) for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")):
+        if any(int(os.environ.get(name) or 0) for name in RANKS):
             return
         of = self
 

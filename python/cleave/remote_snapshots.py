@@ -6,6 +6,7 @@
 runtime/train/state/snapshot.h has what is in the files.
 """
 import json
+import re
 import shutil
 import sys
 
@@ -32,7 +33,7 @@ class RemoteSnapshots:
         found = {}
         for path, about in stores.files_below(self._store, self._root).items():
             step, _, name = path.rpartition("/")
-            if step == "" or step.startswith("step-"):
+            if re.fullmatch(r"(step-\d{8,})?", step):
                 found.setdefault(step, {})[name] = about.get("size")
         return found
 
@@ -49,11 +50,10 @@ class RemoteSnapshots:
             found = self._contents()
             whole = self._whole(found)
             if whole and not (resume or overwrite):
-                raise CleaveError(f"{self.url}: holds another run's snapshots, the newest {whole[0] or 'the URL itself'}: resume=True "
-                                  "goes on from it, overwrite=True removes them, or give another URL", 1)
-            if overwrite:
-                for name in found:
-                    self._remove(name)
+                raise CleaveError(f"{self.url}: holds another run's snapshots, the newest {whole[0] or 'the URL itself'}: "
+                                  "resume=True goes on from it, overwrite=True removes them, or give another URL", 1)
+            for name in found if overwrite else ():
+                self._remove(name)
             taken = self._fetch_newest(found) if resume else None
             for entry in self.folder.iterdir() if self.folder.exists() else ():
                 if entry != taken and entry.name != ".lock":
@@ -150,13 +150,15 @@ class RemoteSnapshots:
             found = self._contents()
             kept = self._whole(found)[:KEPT]
             for name in found:
-                if name and name not in kept:
+                if name not in kept:
                     self._remove(name)
         except Exception as error:
             print(f"cleave: warning: {self.url}: older snapshots stay: {error}", file=sys.stderr)
 
     def _remove(self, name):
-        """Its marker first, so that a snapshot that is half removed is none."""
+        """Its marker first, so that a snapshot that is half removed is none. Nothing else below the URL is touched."""
+        if not name:
+            return
         if self._store.exists(self._store_path(name, MARKER)):
             self._store.rm_file(self._store_path(name, MARKER))
-        self._store.rm(f"{self._root}/{name}".rstrip("/"), recursive=True)
+        self._store.rm(f"{self._root}/{name}", recursive=True)

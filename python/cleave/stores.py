@@ -27,11 +27,6 @@ def is_url(path):
     return isinstance(path, str) and re.match(r"[A-Za-z0-9+.:-]+://", path) is not None
 
 
-def local(path):
-    """A path as it is; of a URL the path of what was fetched."""
-    return fetched(path) if is_url(path) else path
-
-
 def store_of(url):
     """fsspec's file system of a URL, and the path there without an end of slashes."""
     try:
@@ -59,6 +54,9 @@ def files_below(store, path):
     """What the store says of each file by its name below `path`, "" of `path` itself; empty where there is nothing."""
     store.invalidate_cache()
     try:
+        about = store.info(path)
+        if about["type"] == "file":
+            return {"": about}
         found = store.find(path, detail=True)
     except FileNotFoundError:
         return {}
@@ -123,7 +121,7 @@ def fetched(url):
         raise CleaveError(f"{url}: there is no such file or folder", 1)
     versions = _versions(url, about)
     folder = cache_folder("data") / key_of(url, versions)
-    place = folder / (path.rsplit("/", 1)[-1] or "data")
+    place = folder / (path.rsplit("/", 1)[-1].partition("?")[0] or "data")
     with lock(f"{folder}.lock", url):
         if not place.exists():
             partial = folder.with_name(f".{folder.name}.partial")

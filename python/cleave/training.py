@@ -24,7 +24,8 @@ class _Options(ctypes.Structure):
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
                 ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
-                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("local_batches", ctypes.c_int)]
+                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("local_batches", ctypes.c_int),
+                ("meeting_timeout", ctypes.c_double)]
 
 
 class _Metrics(ctypes.Structure):
@@ -57,7 +58,8 @@ def _library():
             ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
             ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
             ("check_snapshot", ctypes.c_int, [text]), ("prometheus", text, [handle]),
-            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
+            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]),
+            ("error_status", ctypes.c_int, [handle])]:
         function = getattr(library, "cleave_" + name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -90,18 +92,18 @@ class Trainer:
     remove those of another run. data: replaces the recipe's data.path, either may be a URL (fsspec). trust_code: take a plan that
     was compiled elsewhere. Under mpirun, srun or torchrun each process makes a Trainer and is one rank; with local_batches it
     passes its own part of each batch (rank_samples). accept_changes: resume, too, where the model, the loss or the seed is
-    another than in the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step
+    another than in the snapshot. meeting_timeout: seconds for all ranks to arrive. on_lost: called at once, on another thread, with the reason when another rank ends the step
     under way; the step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False, local_batches=False):
+                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False, local_batches=False, meeting_timeout=0):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
         path = _bytes(getattr(plan, "path", plan))
-        recipes = (self._library.cleave_data_path(path) or b"").decode()
-        data = stores.local(recipes if data is None and stores.is_url(recipes) else data)
+        wanted = (self._library.cleave_data_path(path) or b"").decode() if data is None else data
+        data = stores.fetched(wanted) if stores.is_url(wanted) else data
         self._remote = None
         if stores.is_url(snapshots):
             if resume and overwrite:
@@ -110,12 +112,14 @@ class Trainer:
             self._remote.prepare(resume, overwrite)
             snapshots = self._remote.folder
         self.snapshots = snapshots  # the folder on this host
+        if not meeting_timeout and (self._remote or stores.is_url(wanted)):
+            meeting_timeout = stores.LOCK_SECONDS  # hosts fetch at speeds of their own
         tell = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
         self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
                            step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
                            ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite),
-                           bool(local_batches))
+                           bool(local_batches), meeting_timeout)
         self._handle = self._library.cleave_open(path, ctypes.byref(options))
         if not self._handle:
             raise self._error(None)

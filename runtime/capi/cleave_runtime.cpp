@@ -113,6 +113,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       if (!isStuck) tell(why.c_str(), of);
     };
   if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
+  if (options.meeting_timeout > 0) train.limits.meeting.seconds = options.meeting_timeout;
   CLEAVE_ASSIGN_OR_RETURN(training.trainer, Trainer::create(training.plan, std::move(train)));
   return Status::ok();
 }

@@ -49,6 +49,7 @@ typedef struct {
   void *on_lost_data;
   int overwrite;     /* another run's snapshots in that folder are removed; since version 7 */
   int local_batches; /* cleave_bind takes this process' part of a batch, see cleave_local_samples; since version 8 */
+  double meeting_timeout; /* seconds: as `cleave run --meeting-timeout`; since version 8 */
 } cleave_options;
 
 typedef struct {

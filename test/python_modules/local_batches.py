@@ -21,13 +21,33 @@ SPLITS = {
     "microbatches": ({"mesh": "dp=2", "microbatches": 2}, [[0, 1, 4, 5], [2, 3, 6, 7]]),
     "tp": ({"mesh": "tp=2"}, [list(range(8))] * 2),
     "pp": ({"mesh": "pp=2", "microbatches": 2}, [list(range(8))] * 2),
+    "time": ({"mesh": "dp=2"}, [[0, 1, 2, 3], [4, 5, 6, 7]]),  # of a model whose samples are the second dimension
+    "time_microbatches": ({"mesh": "dp=2", "microbatches": 2}, [[0, 1, 4, 5], [2, 3, 6, 7]]),
 }
 
 
-def batches():
+def time_first(path):
+    """input [3, batch, 20]: its mean over time goes through one layer."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    weight = np.random.default_rng(1).standard_normal((20, 10)).astype(np.float32)
+    axes = numpy_helper.from_array(np.array([0]), "axes")
+    nodes = [helper.make_node("ReduceMean", ["input", "axes"], ["mean"], keepdims=0), helper.make_node("MatMul", ["mean", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "time", [helper.make_tensor_value_info("input", TensorProto.FLOAT, [3, "batch", 20])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10])],
+                              [numpy_helper.from_array(weight, "w"), axes])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+
+
+def batches(split):
     random = np.random.default_rng(0)
+    shape = (3, BATCH, 20) if split.startswith("time") else (BATCH, 20)
     for _ in range(STEPS):
-        yield {"input": random.standard_normal((BATCH, 20), dtype=np.float32), "labels": random.integers(0, 10, BATCH)}
+        yield {"input": random.standard_normal(shape, dtype=np.float32), "labels": random.integers(0, 10, BATCH)}
+
+
+def part(batch, own):
+    return batch if own is None else {name: array.take(own, array.ndim - 2 if name == "input" else 0) for name, array in batch.items()}
 
 
 def refused(call, *words):
@@ -43,15 +63,16 @@ def rank(folder, split, way):
     with cleave.Trainer(f"{folder}/{split}.plan", snapshots=f"{folder}/{split}-{way}", local_batches=way != "global") as trainer:
         own = trainer.rank_samples
         if way == "others":  # what a DistributedSampler over all ranks gives to those of one group of tp
-            refused(lambda: trainer.step({name: array + (trainer.is_first and name == "input") for name, array in next(batches()).items()}),
+            batch = next(batches(split))
+            refused(lambda: trainer.step({**batch, "input": batch["input"] + int(trainer.is_first)}),
                     "ranks 0 and 1 read the same samples, and were given different arrays of input 'input'")
             return
         if own:
             for name, (_, shape) in trainer.inputs.items():
-                assert shape[0] == len(own), (name, shape)
+                assert shape == part(next(batches(split)), own)[name].shape, (name, shape)
             if len(own) < BATCH:
-                refused(lambda: trainer.step(next(batches())), "input 'input' has shape (4, 20) in the plan and (8, 20) here")
-        losses = [trainer.step({name: array if own is None else array[own] for name, array in batch.items()}).loss for batch in batches()]
+                refused(lambda: trainer.step(next(batches(split))), "input 'input' has shape", "4, 20) in the plan and", "8, 20) here")
+        losses = [trainer.step(part(batch, own)).loss for batch in batches(split)]
         trainer.save()
     print(json.dumps([own, losses]))
 
@@ -65,8 +86,9 @@ def weights(folder):
 
 def main(model):
     with tempfile.TemporaryDirectory() as folder:
+        time_first(f"{folder}/time.onnx")
         for split, (options, samples) in SPLITS.items():
-            plan = cleave.compile(model, RECIPE, "cpu:2", f"{folder}/{split}.plan", **options)
+            plan = cleave.compile(f"{folder}/time.onnx" if split.startswith("time") else model, RECIPE, "cpu:2", f"{folder}/{split}.plan", **options)
             told = {way: [json.loads(text) for text in run_ranks(2, "local_batches.py", "rank", folder, split, way)]
                     for way in ("global", "local")}
             assert [own for own, _ in told["global"]] == [None, None] and [own for own, _ in told["local"]] == samples, told
@@ -76,7 +98,7 @@ def main(model):
             # One process runs all devices: its part is the global batch.
             with cleave.Trainer(plan, local_batches=True) as trainer:
                 assert trainer.rank_samples == list(range(BATCH))
-                assert [trainer.step(batch).loss for batch in batches()] == told["global"][0][1], split
+                assert [trainer.step(batch).loss for batch in batches(split)] == told["global"][0][1], split
         run_ranks(2, "local_batches.py", "rank", folder, "tp", "others")
     print("local batches: as expected")
 
