@@ -1,10 +1,9 @@
 """What is called after each step of a training: callback(trainer, metrics). `fit` ends where one returns True."""
 import http.server
 import math
-import os
 import threading
 
-from cleave._tool import CleaveError
+from cleave._tool import CleaveError, launched_rank
 
 
 class EarlyStopping:
@@ -36,9 +35,6 @@ class EarlyStopping:
         return self.waited >= self.patience
 
 
-RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # launchers' names of this process' number
-
-
 class PrometheusServer:
     """Serves the latest step's metrics for Prometheus at http://127.0.0.1:PORT/metrics, from rank 0.
 
@@ -50,7 +46,7 @@ class PrometheusServer:
     def __init__(self, port):
         self._text, self.port = "", port
         self._server = None
-        if any(int(os.environ.get(name) or 0) for name in RANKS):
+        if launched_rank():
             return
         of = self
 

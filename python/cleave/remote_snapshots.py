@@ -1,4 +1,4 @@
-"""Snapshots in an object store. The runtime writes and reads them in a folder of this host; here they come and go.
+"""Snapshots in an object store. The runtime writes and reads them in a folder of this process; here they come and go.
 
     URL/step-00000100/rank-0000.safetensors    of each device; a process uploads those of its own
                      /manifest.json            comes last: without it, there is no such snapshot
@@ -11,7 +11,7 @@ import shutil
 import sys
 
 from cleave import stores
-from cleave._tool import CleaveError
+from cleave._tool import CleaveError, launched_rank
 
 KEPT = 2  # snapshots, as the runtime keeps
 ENDING_SECONDS = 5  # of a process of the attempt before
@@ -19,14 +19,16 @@ MARKER = "manifest.json"
 
 
 class RemoteSnapshots:
-    """The snapshots of a URL, and `folder`: those of them that are on this host. check: a function that gives why a folder
-    is no whole snapshot, or None."""
+    """The snapshots of a URL. `folder` is this process' own: it has its part of those that it writes, and the one that it resumes
+    from, which the processes of a host fetch together into `fetched`. check: a function that gives why a folder is no whole
+    snapshot, or None."""
 
-    def __init__(self, url, check, folder=None):
+    def __init__(self, url, check, host=None):
         self.url = url.rstrip("/")
         self._check = check
         self._store, self._root = stores.store_of(self.url)
-        self.folder = folder or stores.cache_folder("snapshots") / stores.key_of(self.url)
+        self._host = host or stores.cache_folder("snapshots") / stores.key_of(self.url)
+        self.fetched, self.folder = self._host / "fetched", self._host / f"rank-{launched_rank():04}"
 
     def _contents(self):
         """{name of a snapshot: {its file: bytes}}; "" is the URL itself, where it is one snapshot."""
@@ -43,9 +45,10 @@ class RemoteSnapshots:
         return sorted(names, key=lambda name: (len(name), name), reverse=True)
 
     def prepare(self, resume, overwrite):
-        """Before a run, on every process: `folder` has the snapshot that `resume` goes on from, or none. Error: another run's
-        snapshots are there; another run writes there now."""
-        with stores.lock(f"{self.folder}.lock", self.url), stores.failing(self.url, "its snapshots cannot be looked at"):
+        """Before a run, on every process: `folder` leads to the snapshot that `resume` goes on from, or is empty. Error: another
+        run's snapshots are there; another run writes there now."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with stores.lock(f"{self._host}.lock", self.url), stores.failing(self.url, "its snapshots cannot be looked at"):
             self._see_that_nobody_writes()
             found = self._contents()
             whole = self._whole(found)
@@ -55,12 +58,13 @@ class RemoteSnapshots:
             for name in found if overwrite else ():
                 self._remove(name)
             taken = self._fetch_newest(found) if resume else None
-            for entry in self.folder.iterdir() if self.folder.exists() else ():
-                if entry != taken and entry.name != ".lock":
-                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            _clear(self.fetched, taken)
+            _clear(self.folder, self.folder / ".lock")
+            if taken:
+                (self.folder / taken.name).symlink_to(taken)
 
     def fetch(self):
-        """The newest snapshot that is whole, fetched into `folder`."""
+        """The newest snapshot that is whole, in `fetched`."""
         with stores.failing(self.url, "its snapshots cannot be fetched"):
             taken = self._fetch_newest(self._contents())
         if taken is None:
@@ -82,27 +86,27 @@ class RemoteSnapshots:
         for name in whole:
             problem = self._take(name, found[name])
             if problem is None:
-                return self.folder / (name or "snapshot")
+                return self.fetched / (name or "snapshot")
             print(f"cleave: warning: {problem}; an older snapshot is taken, if there is one", file=sys.stderr)
         if whole:
             raise CleaveError(f"{self.url}: none of its snapshots is whole", 1)
         return None
 
     def _take(self, name, files):
-        """Why a snapshot is not whole; None: it is in `folder`."""
+        """Why a snapshot is not whole; None: it is in `fetched`."""
         where = f"{self._root}/{name}".rstrip("/")
-        own = self.folder / (name or "snapshot")
+        own = self.fetched / (name or "snapshot")
         marker = self._store.cat_file(f"{where}/{MARKER}")
         if own.exists() and (own / MARKER).read_bytes() == marker:
             return None
         try:
-            wanted = {f"rank-{rank:04}.safetensors": file["bytes"] for rank, file in enumerate(json.loads(marker)["files"])}
+            wanted = _parts(marker)
         except (ValueError, KeyError, TypeError):
             return f"{self.url}/{name}: its {MARKER} is damaged"
         for file, size in wanted.items():
             if files.get(file) != size:
                 return f"{self.url}/{name}/{file}: is missing or cut off"
-        partial = self.folder / f".{own.name}.partial"
+        partial = self.fetched / f".{own.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         stores.download(self._store, {file: (f"{where}/{file}", size) for file, size in wanted.items()}, partial)
         (partial / MARKER).write_bytes(marker)
@@ -112,6 +116,10 @@ class RemoteSnapshots:
         shutil.rmtree(own, ignore_errors=True)
         partial.rename(own)
         return None
+
+    def has_all(self, name):
+        """Whether this process alone has written a snapshot."""
+        return all((self.folder / name / part).exists() for part in _parts((self.folder / name / MARKER).read_bytes()))
 
     def upload(self, name, devices, agree):
         """On every process, after the runtime has written a snapshot: `devices` are the process' own. agree(failure) meets the
@@ -162,3 +170,14 @@ class RemoteSnapshots:
         if self._store.exists(self._store_path(name, MARKER)):
             self._store.rm_file(self._store_path(name, MARKER))
         self._store.rm(f"{self._root}/{name}", recursive=True)
+
+
+def _parts(marker):
+    """{file of a device: bytes}, as a manifest says."""
+    return {f"rank-{rank:04}.safetensors": file["bytes"] for rank, file in enumerate(json.loads(marker)["files"])}
+
+
+def _clear(folder, kept):
+    for entry in folder.iterdir() if folder.exists() else ():
+        if entry != kept:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

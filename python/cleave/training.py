@@ -24,8 +24,8 @@ class _Options(ctypes.Structure):
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
                 ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
-                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("local_batches", ctypes.c_int),
-                ("meeting_timeout", ctypes.c_double)]
+                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("meeting_timeout", ctypes.c_double),
+                ("local_batches", ctypes.c_int), ("own_snapshots", ctypes.c_int)]
 
 
 class _Metrics(ctypes.Structure):
@@ -79,10 +79,10 @@ def _numbers(function, *arguments):
     return tuple(sizes[:max(0, count)])
 
 
-def _remote(library, url, folder=None):
+def _remote(library, url, host=None):
     def check(path):
         return library.cleave_error(None).decode() if library.cleave_check_snapshot(_bytes(path)) else None
-    return RemoteSnapshots(url, check, folder)
+    return RemoteSnapshots(url, check, host)
 
 
 class Trainer:
@@ -92,8 +92,8 @@ class Trainer:
     remove those of another run. data: replaces the recipe's data.path, either may be a URL (fsspec). trust_code: take a plan that
     was compiled elsewhere. Under mpirun, srun or torchrun each process makes a Trainer and is one rank; with local_batches it
     passes its own part of each batch (rank_samples). accept_changes: resume, too, where the model, the loss or the seed is
-    another than in the snapshot. meeting_timeout: seconds for all ranks to arrive. on_lost: called at once, on another thread, with the reason when another rank ends the step
-    under way; the step raises CleaveError when its threads come back.
+    another than in the snapshot. meeting_timeout: seconds for all ranks to arrive. on_lost: called at once, on another thread,
+    with the reason when another rank ends the step under way; the step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
@@ -111,7 +111,7 @@ class Trainer:
             self._remote = _remote(self._library, snapshots)
             self._remote.prepare(resume, overwrite)
             snapshots = self._remote.folder
-        self.snapshots = snapshots  # the folder on this host
+        self.snapshots = snapshots  # the folder on this host; with a URL, of this process
         if not meeting_timeout and (self._remote or stores.is_url(wanted)):
             meeting_timeout = stores.LOCK_SECONDS  # hosts fetch at speeds of their own
         tell = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
@@ -119,7 +119,7 @@ class Trainer:
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
                            step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
                            ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite),
-                           bool(local_batches), meeting_timeout)
+                           meeting_timeout, bool(local_batches), bool(self._remote))
         self._handle = self._library.cleave_open(path, ctypes.byref(options))
         if not self._handle:
             raise self._error(None)
@@ -204,7 +204,10 @@ class Trainer:
         """Writes a snapshot into the folder `snapshots`; where that is a URL, it is there whole when this returns."""
         self._save_here()
         if self._remote:
-            self._remote.upload(f"step-{self.steps_done:08}", _numbers(self._library.cleave_devices, self._handle), self._agree)
+            self._remote.upload(self._newest(), _numbers(self._library.cleave_devices, self._handle), self._agree)
+
+    def _newest(self):
+        return f"step-{self.steps_done:08}"
 
     def _save_here(self):
         if not self._handle:
@@ -219,6 +222,8 @@ class Trainer:
         if self.snapshots is None:
             raise CleaveError("state_dict() writes a snapshot first: give the Trainer a folder of `snapshots`", 2)
         self._save_here()
+        if self._remote and not self._remote.has_all(self._newest()):
+            raise CleaveError(f"state_dict(): each process has its part only: save(), then load_into(module, {self._remote.url!r})", 2)
         return _state_dict(self.snapshots, options)
 
     def close(self):
@@ -244,7 +249,7 @@ def _state_dict(snapshots, options):
         raise CleaveError(f"PyTorch's state_dict needs torch and safetensors: {error}", 2) from None
     with tempfile.TemporaryDirectory() as folder:
         if stores.is_url(snapshots):
-            snapshots = _remote(_library(), snapshots, pathlib.Path(folder, "fetched")).fetch()
+            snapshots = _remote(_library(), snapshots, pathlib.Path(folder)).fetch()
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))
         return load_file(str(path))

@@ -102,6 +102,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   if (options.data) train.data = options.data;
   train.model = options.model ? options.model : "";
   train.snapshots = options.snapshots ? options.snapshots : "";
+  train.ownSnapshots = options.own_snapshots != 0;
   train.resume = options.resume != 0;
   train.overwrite = options.overwrite != 0;
   train.threads = options.threads;
@@ -173,7 +174,7 @@ int cleave_local_samples(const cleave_training *training, int64_t *samples, int 
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {
   return guarded(training, [&] {
     CLEAVE_ASSIGN_OR_RETURN(StepMetrics step, training->trainer->step());
-    update(training->latest, step);
+    takeLatest(training->latest, step);
     if (!metrics) return Status::ok();
     cleave_metrics out{};
     if (metrics->size == 0 || metrics->size > sizeof out)

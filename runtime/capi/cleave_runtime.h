@@ -47,9 +47,12 @@ typedef struct {
    * status 4 when the threads of the step come back; the library ends no process. It calls nothing of the library. */
   void (*on_lost)(const char *why, void *on_lost_data);
   void *on_lost_data;
-  int overwrite;     /* another run's snapshots in that folder are removed; since version 7 */
-  int local_batches; /* cleave_bind takes this process' part of a batch, see cleave_local_samples; since version 8 */
-  double meeting_timeout; /* seconds: as `cleave run --meeting-timeout`; since version 8 */
+  int overwrite; /* another run's snapshots in that folder are removed; since version 7 */
+  /* Since version 8. The first of them begins where the options of version 7 end, behind their padding. */
+  double meeting_timeout; /* seconds: as `cleave run --meeting-timeout` */
+  int local_batches;      /* cleave_bind takes this process' part of a batch, see cleave_local_samples */
+  int own_snapshots; /* `snapshots` is a folder of this process alone, which gets its part of each snapshot, and all of
+                        the one to resume from has to be in it */
 } cleave_options;
 
 typedef struct {

@@ -26,7 +26,7 @@ std::string escaped(const std::string &text) {
 
 } // namespace
 
-void update(StepMetrics &latest, const StepMetrics &step) {
+void takeLatest(StepMetrics &latest, const StepMetrics &step) {
   StepMetrics before = std::exchange(latest, step);
   auto keep = [](auto &now, const auto &then) {
     if (!now) now = then;
@@ -60,7 +60,7 @@ Status PrometheusFile::open(const std::string &where) {
 
 Status PrometheusFile::write(const StepMetrics &metrics) {
   if (path.empty()) return Status::ok();
-  update(latest, metrics);
+  takeLatest(latest, metrics);
   isWritten = false;
   return std::chrono::steady_clock::now() < next ? Status::ok() : flush();
 }

@@ -165,7 +165,9 @@ Status PlanTrainer::open() {
 Status PlanTrainer::agreeOnRun() {
   if (control().size() == 1) return Status::ok();
   std::error_code failure;
-  const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
+  const std::string folder = options.snapshots.empty() ? ""
+                             : options.ownSnapshots    ? "one for each process"
+                                                       : std::filesystem::absolute(options.snapshots, failure).string();
   return agreeOn(control(),
                  {{"the number of steps", std::to_string(total)},
                   {"--snapshot", folder},
@@ -189,10 +191,11 @@ Status PlanTrainer::openState() {
   if (options.keep.best && !data->evaluates())
     return inputError("--keep-best needs an evaluation: the recipe has no `eval`");
   if (hasFolder)
-    saver = std::make_unique<StateSaver>(source, *engine,
-                                         SaveOptions{options.snapshots, options.keep, options.limits.step,
-                                                     [this](const std::string &text) { warn(text); }});
-  CLEAVE_RETURN_IF_ERROR(ofAll(isFirstProcess() && saver ? openFolder() : Status::ok()));
+    saver =
+        std::make_unique<StateSaver>(source, *engine,
+                                     SaveOptions{options.snapshots, options.ownSnapshots, options.keep,
+                                                 options.limits.step, [this](const std::string &text) { warn(text); }});
+  CLEAVE_RETURN_IF_ERROR(ofAll(saver && saver->keepsFolder() ? openFolder() : Status::ok()));
   if (!options.runFolder.empty())
     CLEAVE_RETURN_IF_ERROR(ofAll(Mirror::noteHosts(options.runFolder, engine->fabric().hosts())));
   if (options.mirrorEvery > 0) {
@@ -210,7 +213,7 @@ Status PlanTrainer::openState() {
   return Status::ok();
 }
 
-// Rank 0 alone looks at the folder: what ranks see of a shared one may differ.
+// Rank 0 alone looks at a folder of all: what ranks see of a shared one may differ.
 Status PlanTrainer::openFolder() {
   bool goesOn = false;
   if (options.resume) {
@@ -221,7 +224,7 @@ Status PlanTrainer::openFolder() {
   if (!goesOn) return Status::ok();
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> listed, snapshotsIn(options.snapshots));
   if (listed.empty()) return inputError(options.snapshots + ": holds no snapshot");
-  candidates.assign(listed.rbegin(), listed.rend());
+  if (isFirstProcess()) candidates.assign(listed.rbegin(), listed.rend());
   return Status::ok();
 }
 
@@ -236,6 +239,7 @@ Status PlanTrainer::goOn() {
   ResumeVote vote(source, control(),
                   {.limit = options.limits.preparation,
                    .acceptChanges = options.acceptChanges,
+                   .folder = options.ownSnapshots ? options.snapshots : "",
                    .load = [this](const Snapshot &saved) { return resume(saved); },
                    .note = [this](const std::string &text) { note(text); },
                    .warn = [this](const std::string &text) { warn(text); }});

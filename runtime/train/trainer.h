@@ -44,6 +44,7 @@ struct TrainOptions {
   std::string tensorboard = {}; // folder of event files; empty: none
   std::string prometheus = {};  // file for the node exporter's textfile collector, .prom; empty: none
   std::string snapshots = {};   // folder; empty: none. One is always written after the last step
+  bool ownSnapshots = false;    // the folder is this process' own: the caller brings the parts of all together
   int64_t snapshotEvery = 0;    // steps
   KeptSnapshots keep = {};      // others are removed. With `best` one is written after each best evaluation, too
   bool resume = false;          // from the newest snapshot in `snapshots`, if there is one

@@ -129,9 +129,9 @@ def main(model):
         fetch = lambda at=url: urllib.request.urlopen(at, timeout=10).read().decode()
         assert fetch() == ""
         refused(lambda: cleave.PrometheusServer(server.port), f"port {server.port} of 127.0.0.1: Address already in use")
-        os.environ["RANK"] = "1"
+        os.environ.update({"RANK": "1", "WORLD_SIZE": "2"})
         cleave.PrometheusServer(server.port).close()  # another rank serves nothing
-        del os.environ["RANK"]
+        del os.environ["RANK"], os.environ["WORLD_SIZE"]
         with cleave.Trainer(plan) as trainer:
             for step in range(2):
                 metrics = trainer.step()

@@ -126,9 +126,9 @@ public:
   SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep = {});
   // Errors (path and the system's reason) leave earlier snapshots as they are.
   Result<SnapshotManifest::File> writeRank(int64_t rank, std::span<const HeldBox> boxes);
-  // `files`: as writeRank gave them, of all ranks. Error: a file is missing here, or is another; nothing of this
-  // snapshot is left then.
-  Status commit(std::vector<SnapshotManifest::File> files);
+  // `files`: as writeRank gave them, of all ranks. `here`: ranks whose files lie in this folder; none: those of all.
+  // Error: a file is missing here, or is another; nothing of this snapshot is left then.
+  Status commit(std::vector<SnapshotManifest::File> files, std::vector<int64_t> here = {});
   void discard() const; // what is there of it
 
 private:

@@ -247,13 +247,14 @@ Status SnapshotWriter::checkRankFile(int64_t rank, const SnapshotManifest::File 
                               rankFileName(rank), rank));
 }
 
-Status SnapshotWriter::commit(std::vector<SnapshotManifest::File> files) {
+Status SnapshotWriter::commit(std::vector<SnapshotManifest::File> files, std::vector<int64_t> here) {
   std::error_code failure;
   manifest.files = std::move(files);
   Status missing;
   if (std::ssize(manifest.files) != manifest.ranks) missing = runError("a rank has not written its part");
   for (int64_t rank = 0; rank < manifest.ranks && missing; ++rank)
-    missing = checkRankFile(rank, manifest.files[static_cast<size_t>(rank)]);
+    if (here.empty() || std::ranges::count(here, rank))
+      missing = checkRankFile(rank, manifest.files[static_cast<size_t>(rank)]);
   if (missing) missing = writeManifest(partial(), manifest);
   if (missing) missing = syncFolder(partial());
   if (!missing) {
