@@ -191,7 +191,7 @@ int cleave_step(cleave_training *training, cleave_metrics *metrics) {
 
 const char *cleave_prometheus(cleave_training *training) {
   if (!training) return nullptr;
-  training->prometheus = training->latest.step > 0 ? prometheusText(training->latest) : "";
+  training->prometheus = prometheusText(training->latest);
   return training->prometheus.c_str();
 }
 

@@ -97,8 +97,8 @@ int cleave_local_samples(const cleave_training *training, int64_t *samples, int 
 /* One optimizer step. `metrics` may be null. */
 int cleave_step(cleave_training *training, cleave_metrics *metrics);
 int64_t cleave_steps_done(const cleave_training *training);
-/* The metrics of the latest step in Prometheus' text format, until the next call of this training; "" before the first
- * step. Since version 8. */
+/* The metrics of the latest step in Prometheus' text format, until the next call of this training. Since version
+ * 8. */
 const char *cleave_prometheus(cleave_training *training);
 
 /* Persistent tensors: names, and the bytes of the whole (global) tensor; null, 0 beyond the last or for an unknown

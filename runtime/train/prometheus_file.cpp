@@ -37,6 +37,7 @@ void takeLatest(StepMetrics &latest, const StepMetrics &step) {
 }
 
 std::string prometheusText(const StepMetrics &latest) {
+  if (latest.step == 0) return "# no step is done yet\n";
   const std::string group = "grad_norm.";
   std::string text, last;
   for (const auto &[key, meaning, value] : metricValues(latest)) {
@@ -55,7 +56,7 @@ Status PrometheusFile::open(const std::string &where) {
   if (!where.ends_with(".prom"))
     return inputError(fmt::format("--prometheus {}: the node exporter reads files whose names end in .prom", where));
   path = where;
-  return writeFileAtomically("# no step is done yet\n", path);
+  return writeFileAtomically(prometheusText(latest), path);
 }
 
 Status PrometheusFile::write(const StepMetrics &metrics) {

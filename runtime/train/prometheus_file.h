@@ -18,6 +18,7 @@ namespace cleave::runtime {
 // What each step may lack, such as the loss of an evaluation, stays as the latest step that had it said.
 void takeLatest(StepMetrics &latest, const StepMetrics &step);
 // "# HELP cleave_loss mean over ...\n# TYPE cleave_loss gauge\ncleave_loss 2.784\n...": each metric that has a value.
+// Of step 0 a comment.
 std::string prometheusText(const StepMetrics &latest);
 
 class PrometheusFile {

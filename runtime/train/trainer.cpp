@@ -460,6 +460,7 @@ Status PlanTrainer::runToEnd() {
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
   if (isFirstProcess() && !options.prometheus.empty()) CLEAVE_RETURN_IF_ERROR(prometheusFile.open(options.prometheus));
+  if (isFirstProcess() && options.openOutputs) CLEAVE_RETURN_IF_ERROR(options.openOutputs());
   if (total <= 0) return inputError("no number of steps: give --steps N");
   if (done > total)
     return inputError(fmt::format("{} has {} steps, which are more than the {} of --steps: nothing was done",

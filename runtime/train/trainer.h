@@ -63,6 +63,8 @@ struct TrainOptions {
   std::string runFolder = {};  // of this process, for the next attempt of the run (mirror.h): the processes' hosts
   int64_t mirrorEvery = 0;     // steps after which the state is mirrored there; 0: never
   bool checkWeights = false;   // all of each weight file is compared with what the plan was compiled for
+  // On the first process, before the first step; its failure is the run's.
+  std::function<Status()> openOutputs = {};
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
   std::function<void(const RunSpan &)> onEnd = {}; // on the first process: all is done and written, or a signal came
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left

@@ -2,14 +2,17 @@
 
     callbacks.py MODEL        of mlp: x [batch, 20], 10 classes
 """
+import contextlib
 import json
 import math
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import urllib.error
 import urllib.request
@@ -17,6 +20,7 @@ import urllib.request
 import cleave
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
+from ranks import free_port
 
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}, "clip_norm": 1.0,
           "data": {"kind": "arrays", "train_split": 0.5}, "eval": {"every": 3, "batches": 1},
@@ -51,6 +55,10 @@ def early_stopping():
     assert [every_other(None, cleave.Metrics(step, 1.0, *[0.0] * 7)) for step in range(1, 7)] == [False] * 5 + [True]
     refused(lambda: steps_of([1], patience=0), "patience")
     refused(lambda: steps_of([1], monitor="val_loss"), "metrics have no 'val_loss'; they have step, loss")
+
+
+def fetch(url):
+    return urllib.request.urlopen(url, timeout=10).read().decode()
 
 
 def figures(text):
@@ -119,15 +127,31 @@ def main(model):
                     seen.add(text)
         assert running.returncode == 0 and figures((folder / "r.prom").read_text())["step"] == 600 and len(seen) > 1
         assert not [file for file in os.listdir(folder) if "partial" in file]
-        for given, words in ("9100", "serves no port"), (folder / "x.txt", "end in .prom"), (folder / "no/x.prom", "cannot be written"):
+        # A port: the latest step while it trains, and a client that says nothing does not hold up the end.
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/metrics"
+        with subprocess.Popen([cleave.tool_path(), "run", plan.path, "--quiet", "--steps", "3000", "--prometheus", str(port)]) as running:
+            seen, idle, until = [], None, time.monotonic() + 60
+            while running.poll() is None and time.monotonic() < until:
+                with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                    text = fetch(url)
+                    idle = idle or socket.create_connection(("127.0.0.1", port))
+                    seen += [figures(text)["step"]] if "TYPE" in text else []
+            running.kill()
+        assert running.returncode == 0 and seen == sorted(seen) and len(set(seen)) > 1 and seen[-1] <= 3000, (running.returncode, seen[-5:])
+        idle.close()
+        with socket.create_server(("127.0.0.1", port)):
+            done = run("--steps", "1", "--prometheus", str(port), "--metrics", folder / "none.jsonl")
+            assert done.returncode == 1 and f"--prometheus {port}: 127.0.0.1:{port} cannot be listened at" in done.stderr, done.stderr
+            assert (folder / "none.jsonl").read_text() == ""
+        for given, words in ("65536", "a port is 1 to 65535"), (folder / "x.txt", "end in .prom"), (folder / "no/x.prom", "cannot be written"):
             done = run("--steps", "1", "--prometheus", given)
             assert done.returncode in (1, 2) and words in done.stderr, done.stderr
 
         # The server of Python: nothing before the first step, the latest then.
         server = cleave.PrometheusServer(0)
         url = f"http://127.0.0.1:{server.port}/metrics"
-        fetch = lambda at=url: urllib.request.urlopen(at, timeout=10).read().decode()
-        assert fetch() == ""
+        assert fetch(url) == ""
         refused(lambda: cleave.PrometheusServer(server.port), f"port {server.port} of 127.0.0.1: Address already in use")
         os.environ.update({"RANK": "1", "WORLD_SIZE": "2"})
         cleave.PrometheusServer(server.port).close()  # another rank serves nothing
@@ -136,7 +160,7 @@ def main(model):
             for step in range(2):
                 metrics = trainer.step()
                 assert server(trainer, metrics) is False
-                told = figures(fetch())
+                told = figures(fetch(url))
                 loggers(trainer, metrics)
                 assert told["step"] == step + 1 and told["loss"] == metrics.loss and told["step_time_s"] == metrics.step_seconds
         try:
