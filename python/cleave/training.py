@@ -184,7 +184,7 @@ class Trainer:
 
     def prometheus(self):
         """The metrics of the latest step, as Prometheus reads them."""
-        return self._library.cleave_prometheus(self._handle).decode()
+        return (self._library.cleave_prometheus(self._handle) or b"").decode()
 
     @property
     def steps_done(self):

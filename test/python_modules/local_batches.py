@@ -1,7 +1,7 @@
 """Each of two processes passes its own part of a batch: the losses and weights of global batches, bit for bit.
 
     local_batches.py MODEL                of mlp: x [batch, 20], 10 classes
-    local_batches.py rank FOLDER SPLIT LOCAL     one of the ranks, which this script starts itself
+    local_batches.py rank FOLDER SPLIT WAY...     one of the ranks, which this script starts itself; WAY: global, local, others
 """
 import json
 import pathlib
@@ -59,14 +59,18 @@ def refused(call, *words):
         raise AssertionError(f"not refused: {words}")
 
 
-def rank(folder, split, way):
+def rank(folder, split, *ways):
+    print(json.dumps({way: train(folder, split, way) for way in ways}))
+
+
+def train(folder, split, way):
     with cleave.Trainer(f"{folder}/{split}.plan", snapshots=f"{folder}/{split}-{way}", local_batches=way != "global") as trainer:
         own = trainer.rank_samples
         if way == "others":  # what a DistributedSampler over all ranks gives to those of one group of tp
             batch = next(batches(split))
             refused(lambda: trainer.step({**batch, "input": batch["input"] + int(trainer.is_first)}),
                     "ranks 0 and 1 read the same samples, and were given different arrays of input 'input'")
-            return
+            return None
         if own:
             for name, (_, shape) in trainer.inputs.items():
                 assert shape == part(next(batches(split)), own)[name].shape, (name, shape)
@@ -74,7 +78,7 @@ def rank(folder, split, way):
                 refused(lambda: trainer.step(next(batches(split))), "input 'input' has shape", "4, 20) in the plan and", "8, 20) here")
         losses = [trainer.step(part(batch, own)).loss for batch in batches(split)]
         trainer.save()
-    print(json.dumps([own, losses]))
+    return own, losses
 
 
 def weights(folder):
@@ -89,17 +93,17 @@ def main(model):
         time_first(f"{folder}/time.onnx")
         for split, (options, samples) in SPLITS.items():
             plan = cleave.compile(f"{folder}/time.onnx" if split.startswith("time") else model, RECIPE, "cpu:2", f"{folder}/{split}.plan", **options)
-            told = {way: [json.loads(text) for text in run_ranks(2, "local_batches.py", "rank", folder, split, way)]
-                    for way in ("global", "local")}
+            ways = ["global", "local", *(["others"] if split == "tp" else [])]
+            ranks = [json.loads(text) for text in run_ranks(2, "local_batches.py", "rank", folder, split, *ways)]
+            told = {way: [one[way] for one in ranks] for way in ("global", "local")}
             assert [own for own, _ in told["global"]] == [None, None] and [own for own, _ in told["local"]] == samples, told
             assert [losses for _, losses in told["local"]] == [losses for _, losses in told["global"]], (split, told)
-            ways = [weights(f"{folder}/{split}-{way}") for way in ("global", "local")]
-            assert all(np.array_equal(ways[1][name], value) for name, value in ways[0].items()), split
+            one, other = (weights(f"{folder}/{split}-{way}") for way in told)
+            assert all(np.array_equal(other[name], value) for name, value in one.items()), split
             # One process runs all devices: its part is the global batch.
             with cleave.Trainer(plan, local_batches=True) as trainer:
                 assert trainer.rank_samples == list(range(BATCH))
                 assert [trainer.step(batch).loss for batch in batches(split)] == told["global"][0][1], split
-        run_ranks(2, "local_batches.py", "rank", folder, "tp", "others")
     print("local batches: as expected")
 
 
