@@ -3,7 +3,7 @@
 
 # Debian 12 packages: the compiler and MLIR, the libraries design.md names, and what the tests run.
 DEBIAN_PACKAGES=(
-  ca-certificates ccache chromium clang-22 clang-format-22 clang-tidy-22 iproute2 libbenchmark-dev libblis-serial-dev libclang-rt-22-dev libcli11-dev
+  ca-certificates ccache chromium clang-22 clang-format-22 clang-tidy-22 iproute2 libbenchmark-dev libblis-serial-dev libcivetweb-dev libclang-rt-22-dev libcli11-dev
   libcurl4-openssl-dev libedit-dev libflatbuffers-dev libfmt-dev libgmock-dev libgomp1 libgoogle-perftools-dev
   libgtest-dev libhwloc-dev liblld-22-dev libmlir-22-dev libopenmpi-dev libpng-dev libprotobuf-dev libsodium-dev libspdlog-dev
   libturbojpeg0-dev libxml2-dev libxxhash-dev libyaml-cpp-dev libzstd-dev lld-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build nlohmann-json3-dev openmpi-bin

@@ -134,7 +134,7 @@ constexpr Key all[] = {
   {"seed", "seed of shuffling, dropout and initial weights", "0"},
   {"data", "samples ([below](#data))", "given by `run --data`"},
   {"data.kind", "`arrays`, `chars`, `tokens`, `cifar10`, `images`, `synthetic`", "required"},
-  {"data.path", "file or folder; relative to the recipe's folder", "required, but for `synthetic`"},
+  {"data.path", "file or folder; relative to the recipe's folder; in Python also a URL, [fetched](../guide/object-stores.md)", "required, but for `synthetic`"},
   {"data.block", "`chars`, `tokens`: length of a sample", "the model's input"},
   {"data.train_split", "this leading part trains, and the rest evaluates", "1"},
   {"data.truncate", "`chars`, `tokens`: use so many symbols only; 0: all", "0"},

@@ -1,5 +1,6 @@
 #include "compiler/names/yaml_end.h"
 #include "compiler/recipe/yaml_reader.h"
+#include "runtime/base/url.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -277,9 +278,10 @@ void readInitRule(MapReader &reader, InitRule &rule) {
   reader.numbersOf(rule, initNumbers());
 }
 
-// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there.
+// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there. A URL
+// stays.
 std::string absolutePath(const std::string &path, const std::string &recipeFile) {
-  if (path.empty() || fs::path(path).is_absolute()) return path;
+  if (path.empty() || runtime::isUrl(path) || fs::path(path).is_absolute()) return path;
   std::error_code failure;
   fs::path here = fs::absolute(path, failure).lexically_normal();
   if (recipeFile.empty()) return here.string();
@@ -294,6 +296,7 @@ void readCheckpoint(MapReader &reader, const std::string &kind, const std::strin
   if (kind == "safetensors" && init.checkpoint.empty())
     reader.fail("path", "'init' of kind safetensors needs a 'path': a .safetensors file, an index of such files, or "
                         "the folder of either");
+  if (Status file = runtime::refuseUrl(init.checkpoint); !file) reader.fail("path", "'init.path' " + file.message());
   init.checkpoint = absolutePath(init.checkpoint, recipeFile);
   reader.text("optimizer", init.optimizer);
   if (!init.optimizer.empty() && !init.fromModel)

@@ -10,6 +10,8 @@
 Needs NumPy. `compile` and `estimate` start the command `cleave`; `Trainer` runs in this process, by the C library.
 """
 from cleave._tool import CleaveError, tool_path
+from cleave.arrow_batches import batches
+from cleave.callbacks import EarlyStopping, PrometheusServer
 from cleave.check import ImportCheck, ImportMismatch, check_import
 from cleave.compiling import Plan, compile, estimate
 from cleave.export import export, without_weights
@@ -17,5 +19,6 @@ from cleave.fitting import fit
 from cleave.reports import Comparison, Report
 from cleave.training import Metrics, Trainer, load_into
 
-__all__ = ["CleaveError", "Comparison", "ImportCheck", "ImportMismatch", "Metrics", "Plan", "Report", "Trainer", "check_import",
-           "compile", "estimate", "export", "fit", "load_into", "tool_path", "without_weights"]
+__all__ = ["CleaveError", "Comparison", "EarlyStopping", "ImportCheck", "ImportMismatch", "Metrics", "Plan", "PrometheusServer",
+           "Report", "Trainer", "batches", "check_import", "compile", "estimate", "export", "fit", "load_into", "tool_path",
+           "without_weights"]

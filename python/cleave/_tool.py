@@ -14,6 +14,12 @@ class CleaveError(RuntimeError):
         self.status = status
 
 
+def launched_rank():
+    """This process' number, as its launcher tells it (runtime/engine/comm/launch.h); 0 of one that runs alone."""
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", *(["RANK"] if "WORLD_SIZE" in os.environ else []), "SLURM_PROCID")
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+
+
 def run_program(main):
     """A program's end: the error that ended it, as the command writes it, and its status."""
     try:

@@ -5,6 +5,8 @@ import itertools
 import pathlib
 import tempfile
 
+import numpy as np
+
 from cleave._tool import CleaveError
 from cleave.compiling import compile
 from cleave.training import Trainer, load_into
@@ -14,8 +16,9 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
         overwrite=False, **options):
     """Trains `module` on the batches of `loader`, such as a torch DataLoader, and loads the weights back into it.
 
-    A batch is (inputs..., labels), or a dictionary of keyword inputs with `labels` among them; where the module computes the
-    loss (kind: output), all of it are inputs. All batches have one size, which is `dims.batch` unless the recipe has it.
+    A batch is (inputs..., labels), or a dictionary of keyword inputs with `labels` among them, of tensors or NumPy arrays; where
+    the module computes the loss (kind: output), all of it are inputs. All batches have one size, which is `dims.batch` unless the
+    recipe has it.
     callbacks: called as callback(trainer, metrics) after each step; the training ends where one returns True. snapshots,
     resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
     """
@@ -42,7 +45,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
         finally:  # of a training that fails, too, what it has come to
             if history:
                 trainer.save()
-                load_into(module, folder)
+                load_into(module, trainer.snapshots)
     return history
 
 
@@ -69,13 +72,18 @@ def _step(trainer, module, names, batch, label, callbacks, history):
     return not any([callback(trainer, history[-1]) for callback in callbacks])
 
 
+def _tensor(value):
+    import torch
+    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+
+
 def _parts(batch, label):
     """(inputs, labels) of a batch; `label`: the name of the labels, or None where all of the batch are inputs."""
     if isinstance(batch, dict):
         if label is not None and label not in batch:
             raise CleaveError(f"a batch of the loader has no {label!r}; it has {', '.join(batch)}", 2)
-        return {key: value for key, value in batch.items() if key != label}, batch.get(label)
-    parts = list(batch) if isinstance(batch, (list, tuple)) else [batch]
+        return {key: _tensor(value) for key, value in batch.items() if key != label}, _tensor(batch.get(label))
+    parts = [_tensor(part) for part in batch] if isinstance(batch, (list, tuple)) else [batch]
     if label is not None and len(parts) < 2:
         raise CleaveError("a batch of the loader is one tensor: give (inputs, labels), or a dictionary with the labels", 2)
     return (parts, None) if label is None else (parts[:-1], parts[-1])

@@ -8,8 +8,10 @@ import tempfile
 
 import numpy as np
 
+from cleave import stores
 from cleave._tool import CleaveError, run_tool, tool_path
 from cleave.optimizer_state import load_optimizer
+from cleave.remote_snapshots import RemoteSnapshots
 
 TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i8": np.int8, "i16": np.int16,
          "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
@@ -24,7 +26,8 @@ class _Options(ctypes.Structure):
                 ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
                 ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
                 ("check_weights", ctypes.c_int), ("accept_changes", ctypes.c_int), ("on_lost", ctypes.c_void_p),
-                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int)]
+                ("on_lost_data", ctypes.c_void_p), ("overwrite", ctypes.c_int), ("meeting_timeout", ctypes.c_double),
+                ("local_batches", ctypes.c_int), ("own_snapshots", ctypes.c_int)]
 
 
 class _Metrics(ctypes.Structure):
@@ -56,7 +59,11 @@ def _library():
             ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
             ("parameter_shape", ctypes.c_int, [handle, text, sizes, ctypes.c_int]),
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
-            ("snapshot", ctypes.c_int, [handle]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
+            ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
+            ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
+            ("check_snapshot", ctypes.c_int, [text]), ("prometheus", text, [handle]),
+            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]),
+            ("error_status", ctypes.c_int, [handle])]:
         function = getattr(library, "cleave_" + name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -66,41 +73,66 @@ def _bytes(value):
     return None if value is None else os.fsencode(value)
 
 
-def _shape(function, *arguments):
+def _numbers(function, *arguments):
+    """All numbers of a function that gives how many there are, and the first ones."""
     sizes = (ctypes.c_int64 * 16)()
-    return tuple(sizes[:function(*arguments, sizes, 16)])
+    count = function(*arguments, sizes, len(sizes))
+    if count > len(sizes):
+        sizes = (ctypes.c_int64 * count)()
+        function(*arguments, sizes, count)
+    return tuple(sizes[:max(0, count)])
+
+
+def _remote(library, url, host=None):
+    def check(path):
+        return library.cleave_error(None).decode() if library.cleave_check_snapshot(_bytes(path)) else None
+    return RemoteSnapshots(url, check, host)
 
 
 class Trainer:
     """Trains a plan, a step at a time; the GIL is free meanwhile.
 
-    plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot; overwrite: remove
-    those of another run. data: replaces the recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
-    makes a Trainer and is one rank. accept_changes: resume, too, where the model, the loss or the seed is another than in
-    the snapshot. on_lost: called at once, on another thread, with the reason when another rank ends the step under way; the
-    step raises CleaveError when its threads come back.
+    plan: a cleave.Plan or a path. snapshots: folder for save(), or its URL; resume: begin from its newest snapshot; overwrite:
+    remove those of another run. data: replaces the recipe's data.path, either may be a URL (fsspec). trust_code: take a plan that
+    was compiled elsewhere. Under mpirun, srun or torchrun each process makes a Trainer and is one rank; with local_batches it
+    passes its own part of each batch (rank_samples). accept_changes: resume, too, where the model, the loss or the seed is
+    another than in the snapshot. meeting_timeout: seconds for all ranks to arrive. on_lost: called at once, on another thread,
+    with the reason when another rank ends the step under way; the step raises CleaveError when its threads come back.
     """
 
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
-                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False):
+                 trust_code=False, accept_changes=False, on_lost=None, overwrite=False, local_batches=False, meeting_timeout=0):
         self._handle = None
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
-        self._snapshots = snapshots
+        path = _bytes(getattr(plan, "path", plan))
+        wanted = (self._library.cleave_data_path(path) or b"").decode() if data is None else data
+        data = stores.fetched(wanted) if stores.is_url(wanted) else data
+        self._remote = None
+        if stores.is_url(snapshots):
+            if resume and overwrite:
+                raise CleaveError("resume and overwrite exclude each other", 2)
+            self._remote = _remote(self._library, snapshots)
+            self._remote.prepare(resume, overwrite)
+            snapshots = self._remote.folder
+        self.snapshots = snapshots  # the folder on this host; with a URL, of this process
+        if not meeting_timeout and (self._remote or stores.is_url(wanted)):
+            meeting_timeout = stores.LOCK_SECONDS  # hosts fetch at speeds of their own
         tell = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
         self._on_lost = tell(lambda why, _: on_lost(why.decode())) if on_lost else None  # stays as long as the training
         options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
                            step_timeout, _bytes(trust_keys), bool(trust_code), 0, bool(accept_changes),
-                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite))
-        self._handle = self._library.cleave_open(_bytes(getattr(plan, "path", plan)), ctypes.byref(options))
+                           ctypes.cast(self._on_lost, ctypes.c_void_p) if on_lost else None, None, bool(overwrite),
+                           meeting_timeout, bool(local_batches), bool(self._remote))
+        self._handle = self._library.cleave_open(path, ctypes.byref(options))
         if not self._handle:
             raise self._error(None)
         self._bound = {}
-        self.inputs = {}  # name: (dtype, shape of a global batch, of the longest samples)
+        self.inputs = {}  # name: (dtype, shape of a step's array, of the longest samples)
         self._shapes = {}  # name: its shapes, the shortest samples' first
         while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
             at = len(self.inputs)
-            shapes = [_shape(self._library.cleave_input_shape_at, self._handle, at, length)
+            shapes = [_numbers(self._library.cleave_input_shape_at, self._handle, at, length)
                       for length in range(self._library.cleave_lengths(self._handle))]
             self._shapes[name.decode()] = shapes
             self.inputs[name.decode()] = (TYPES[self._library.cleave_input_type(self._handle, at).decode()], shapes[-1])
@@ -113,7 +145,8 @@ class Trainer:
             raise self._error(self._handle)
 
     def step(self, inputs=None):
-        """One optimizer step on these arrays, a global batch each; without any on the recipe's data. Metrics of the step.
+        """One optimizer step on these arrays, a global batch each (with local_batches: this process' part); without any on the
+        recipe's data. Metrics of the step.
 
         Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
         that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them.
@@ -164,6 +197,21 @@ class Trainer:
         return np.ascontiguousarray(array, dtype=dtype)
 
     @property
+    def rank_samples(self):
+        """With local_batches: which samples of the global batch this process passes, in this order. Processes with the same ones
+        (of one group of tp or pp) pass equal arrays. Otherwise None: arrays are global batches."""
+        return list(_numbers(self._library.cleave_local_samples, self._handle)) or None
+
+    @property
+    def is_first(self):
+        """Of all processes, the one that tells what all do."""
+        return 0 in _numbers(self._library.cleave_devices, self._handle)
+
+    def prometheus(self):
+        """The metrics of the latest step, as Prometheus reads them."""
+        return (self._library.cleave_prometheus(self._handle) or b"").decode()
+
+    @property
     def steps_done(self):
         return self._library.cleave_steps_done(self._handle)
 
@@ -172,23 +220,36 @@ class Trainer:
         found = {}
         while name := self._library.cleave_parameter_name(self._handle, len(found)):
             kind = self._library.cleave_parameter_type(self._handle, name).decode()
-            array = np.empty(_shape(self._library.cleave_parameter_shape, self._handle, name), TYPES[kind])
+            array = np.empty(_numbers(self._library.cleave_parameter_shape, self._handle, name), TYPES[kind])
             self._check(self._library.cleave_read_parameter(self._handle, name, array.ctypes.data, array.nbytes))
             found[name.decode()] = (array.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else array
         return found
 
     def save(self):
-        """Writes a snapshot into the folder `snapshots`."""
+        """Writes a snapshot into the folder `snapshots`; where that is a URL, it is there whole when this returns."""
+        self._save_here()
+        if self._remote:
+            self._remote.upload(self._newest(), _numbers(self._library.cleave_devices, self._handle), self._agree)
+
+    def _newest(self):
+        return f"step-{self.steps_done:08}"
+
+    def _save_here(self):
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
         self._check(self._library.cleave_snapshot(self._handle))
 
+    def _agree(self, failure):
+        self._check(self._library.cleave_agree(self._handle, None if failure is None else failure.encode()))
+
     def state_dict(self, **options):
         """PyTorch's state_dict of the module that was exported, by way of a snapshot. Keys are flags of `cleave export`."""
-        if self._snapshots is None:
+        if self.snapshots is None:
             raise CleaveError("state_dict() writes a snapshot first: give the Trainer a folder of `snapshots`", 2)
-        self.save()
-        return _state_dict(self._snapshots, options)
+        self._save_here()
+        if self._remote and not self._remote.has_all(self._newest()):
+            raise CleaveError(f"state_dict(): each process has its part only: save(), then load_into(module, {self._remote.url!r})", 2)
+        return _state_dict(self.snapshots, options)
 
     def close(self):
         if self._handle:
@@ -212,6 +273,8 @@ def _state_dict(snapshots, options):
     except ImportError as error:
         raise CleaveError(f"PyTorch's state_dict needs torch and safetensors: {error}", 2) from None
     with tempfile.TemporaryDirectory() as folder:
+        if stores.is_url(snapshots):
+            snapshots = _remote(_library(), snapshots, pathlib.Path(folder)).fetch()
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))
         return load_file(str(path))
@@ -219,7 +282,8 @@ def _state_dict(snapshots, options):
 
 def load_into(module, snapshots, strict=True, optimizer=None, **options):
     """Loads a snapshot's weights into the torch module that was exported, and its optimizer state into `optimizer`, a torch
-    optimizer of the module or several. Further keys are flags of `cleave export`."""
+    optimizer of the module or several. snapshots: a folder of them or one, or a URL of either. Further keys are flags of
+    `cleave export`."""
     if any(parameter.is_meta for parameter in module.parameters()):
         raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
                           "without_weights()", 2)

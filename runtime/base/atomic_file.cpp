@@ -68,8 +68,9 @@ Status AtomicFile::write(std::string_view bytes) {
   return Status::ok();
 }
 
-Status AtomicFile::commit() {
-  if (!partial.empty() && (::fsync(descriptor) != 0 || ::rename(partial.c_str(), place.c_str()) != 0)) return failed();
+Status AtomicFile::commit(bool isDurable) {
+  if (!partial.empty() && ((isDurable && ::fsync(descriptor) != 0) || ::rename(partial.c_str(), place.c_str()) != 0))
+    return failed();
   ::close(std::exchange(descriptor, -1));
   return Status::ok();
 }

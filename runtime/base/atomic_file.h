@@ -20,7 +20,7 @@ public:
   AtomicFile(AtomicFile &&other) noexcept;
   ~AtomicFile(); // removes what was not committed
   Status write(std::string_view bytes);
-  Status commit();
+  Status commit(bool isDurable = true); // waits until the bytes are on the disk
 
 private:
   explicit AtomicFile(std::string path) : path(std::move(path)) {}

@@ -1,10 +1,14 @@
 #include "runtime/capi/cleave_runtime.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/plan/trust.h"
+#include "runtime/train/data/settings.h"
 #include "runtime/train/metric_values.h"
+#include "runtime/train/prometheus_file.h"
+#include "runtime/train/state/snapshot.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +23,8 @@ struct cleave_training {
   std::unique_ptr<Trainer> trainer;
   EvaluationSums evaluated;
   std::string evaluation; // their result, as JSON
-  std::string error;
+  StepMetrics latest;     // of no step: 0
+  std::string prometheus, error;
   int status = 0;
 };
 
@@ -44,6 +49,14 @@ template <typename Body> int guarded(cleave_training *training, Body &&body) {
   return training->status = status.exitStatus();
 }
 
+// Of what no training is open for yet.
+template <typename Body> int guardedAlone(Body &&body) {
+  cleave_training none;
+  openStatus = guarded(&none, body);
+  openError = none.error;
+  return openStatus;
+}
+
 Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
 
 // Of the step of a length; null: no such input.
@@ -55,6 +68,16 @@ const plan::InputBinding *inputOf(const cleave_training *training, int index, si
 
 const plan::InputBinding *inputOf(const cleave_training *training, int index) {
   return training ? inputOf(training, index, lengthsOf(training->plan) - 1) : nullptr;
+}
+
+// Of the arrays of a step.
+std::vector<int64_t> shapeOf(const cleave_training *training, const plan::InputBinding &input) {
+  std::vector<int64_t> shape(input.global_shape().begin(), input.global_shape().end());
+  if (input.without_samples()) return shape;
+  const auto local = std::ssize(training->trainer->localSamples());
+  int64_t &samples = shape[size_t(input.sample_dim())];
+  samples = local > 0 ? local : samples * microbatchesOf(training->plan, "step");
+  return shape;
 }
 
 // The first `most` sizes; how many there are.
@@ -71,7 +94,8 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
     std::memcpy(&options, given, given->size);
   }
-  if (options.resume != 0 && options.overwrite != 0) return misuse("cleave_open: resume and overwrite exclude each other");
+  if (options.resume != 0 && options.overwrite != 0)
+    return misuse("cleave_open: resume and overwrite exclude each other");
   Trust trust;
   trust.keys = options.trust_keys ? options.trust_keys : "";
   trust.code = options.trust_code != 0;
@@ -80,9 +104,11 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   if (options.data) train.data = options.data;
   train.model = options.model ? options.model : "";
   train.snapshots = options.snapshots ? options.snapshots : "";
+  train.ownSnapshots = options.own_snapshots != 0;
   train.resume = options.resume != 0;
   train.overwrite = options.overwrite != 0;
   train.threads = options.threads;
+  train.localBatches = options.local_batches != 0;
   train.acceptChanges = options.accept_changes != 0;
   train.checkWeights = options.check_weights != 0;
   if (options.on_lost)
@@ -90,6 +116,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       if (!isStuck) tell(why.c_str(), of);
     };
   if (options.step_timeout > 0) train.limits.step.seconds = options.step_timeout;
+  if (options.meeting_timeout > 0) train.limits.meeting.seconds = options.meeting_timeout;
   CLEAVE_ASSIGN_OR_RETURN(training.trainer, Trainer::create(training.plan, std::move(train)));
   return Status::ok();
 }
@@ -102,9 +129,8 @@ int cleave_runtime_version(void) { return CLEAVE_RUNTIME_VERSION; }
 
 cleave_training *cleave_open(const char *plan_path, const cleave_options *options) {
   auto training = std::make_unique<cleave_training>();
-  openStatus = guarded(training.get(), [&] { return openTraining(*training, plan_path, options); });
-  openError = training->error;
-  return openStatus == 0 ? training.release() : nullptr;
+  const int status = guardedAlone([&] { return openTraining(*training, plan_path, options); });
+  return status == 0 ? training.release() : nullptr;
 }
 
 void cleave_close(cleave_training *training) { delete training; }
@@ -117,8 +143,7 @@ const char *cleave_input_name(const cleave_training *training, int index) {
 int64_t cleave_input_bytes(const cleave_training *training, int index) {
   const plan::InputBinding *input = inputOf(training, index);
   if (!input) return 0;
-  return elementCount(input->global_shape()) * byteSize(input->buffer().dtype()) *
-         (input->without_samples() ? 1 : microbatchesOf(training->plan, "step"));
+  return elementCount(shapeOf(training, *input)) * byteSize(input->buffer().dtype());
 }
 
 const char *cleave_input_type(const cleave_training *training, int index) {
@@ -135,9 +160,7 @@ int cleave_input_shape(const cleave_training *training, int index, int64_t *size
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most) {
   const plan::InputBinding *input = length < 0 ? nullptr : inputOf(training, index, size_t(length));
   if (!input) return -1;
-  std::vector<int64_t> shape(input->global_shape().begin(), input->global_shape().end());
-  if (!input->without_samples()) shape[size_t(input->sample_dim())] *= microbatchesOf(training->plan, "step");
-  return copySizes(shape, sizes, most);
+  return copySizes(shapeOf(training, *input), sizes, most);
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
@@ -146,9 +169,14 @@ int cleave_bind(cleave_training *training, const char *input, const void *data, 
   });
 }
 
+int cleave_local_samples(const cleave_training *training, int64_t *samples, int most) {
+  return training ? copySizes(training->trainer->localSamples(), samples, most) : 0;
+}
+
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {
   return guarded(training, [&] {
     CLEAVE_ASSIGN_OR_RETURN(StepMetrics step, training->trainer->step());
+    takeLatest(training->latest, step);
     if (!metrics) return Status::ok();
     cleave_metrics out{};
     if (metrics->size == 0 || metrics->size > sizeof out)
@@ -181,6 +209,12 @@ int cleave_evaluate(cleave_training *training, int64_t batches, int add) {
 
 const char *cleave_evaluation(const cleave_training *training) {
   return training && !training->evaluation.empty() ? training->evaluation.c_str() : nullptr;
+}
+
+const char *cleave_prometheus(cleave_training *training) {
+  if (!training) return nullptr;
+  training->prometheus = prometheusText(training->latest);
+  return training->prometheus.c_str();
 }
 
 int64_t cleave_steps_done(const cleave_training *training) { return training ? training->trainer->stepsDone() : 0; }
@@ -231,6 +265,37 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
 
 int cleave_snapshot(cleave_training *training) {
   return guarded(training, [&] { return training->trainer->snapshot(); });
+}
+
+const char *cleave_data_path(const char *plan_path) {
+  static thread_local std::string found;
+  const int status = guardedAlone([&] {
+    if (!plan_path) return misuse("cleave_data_path: no plan path");
+    CLEAVE_ASSIGN_OR_RETURN(const plan::Plan plan, readPlanFile(plan_path));
+    const std::string &yaml = plan.training().data_yaml();
+    found.clear();
+    if (yaml.empty()) return Status::ok();
+    CLEAVE_ASSIGN_OR_RETURN(const DataSettings settings, parseDataSettings(yaml));
+    found = settings.path;
+    return Status::ok();
+  });
+  return status == 0 ? found.c_str() : nullptr;
+}
+
+int cleave_check_snapshot(const char *path) {
+  return guardedAlone([&] {
+    if (!path) return misuse("cleave_check_snapshot: no path");
+    CLEAVE_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> snapshot, Snapshot::open(path));
+    return snapshot->check();
+  });
+}
+
+int cleave_devices(const cleave_training *training, int64_t *devices, int most) {
+  return training ? copySizes(training->trainer->executor().devices(), devices, most) : 0;
+}
+
+int cleave_agree(cleave_training *training, const char *failure) {
+  return guarded(training, [&] { return training->trainer->agree(failure ? runError(failure) : Status::ok()); });
 }
 
 const char *cleave_error(const cleave_training *training) {

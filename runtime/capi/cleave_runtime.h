@@ -48,6 +48,11 @@ typedef struct {
   void (*on_lost)(const char *why, void *on_lost_data);
   void *on_lost_data;
   int overwrite; /* another run's snapshots in that folder are removed; since version 7 */
+  /* Since version 8. The first of them begins where the options of version 7 end, behind their padding. */
+  double meeting_timeout; /* seconds: as `cleave run --meeting-timeout` */
+  int local_batches;      /* cleave_bind takes this process' part of a batch, see cleave_local_samples */
+  int own_snapshots; /* `snapshots` is a folder of this process alone, which gets its part of each snapshot, and all of
+                        the one to resume from has to be in it */
 } cleave_options;
 
 typedef struct {
@@ -83,10 +88,18 @@ int cleave_input_shape_at(const cleave_training *training, int index, int length
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);
+/* With options.local_batches all of the above that speaks of a global batch speaks of this process' part of it: the
+ * samples with these numbers, in this order, the first `most` of them into `samples`. Returns how many there are; 0:
+ * arrays are global batches. Processes with equal numbers have to bind equal arrays, which the first step and every
+ * hundredth compare. */
+int cleave_local_samples(const cleave_training *training, int64_t *samples, int most);
 
 /* One optimizer step. `metrics` may be null. */
 int cleave_step(cleave_training *training, cleave_metrics *metrics);
 int64_t cleave_steps_done(const cleave_training *training);
+/* The metrics of the latest step in Prometheus' text format, until the next call of this training. Since version
+ * 8. */
+const char *cleave_prometheus(cleave_training *training);
 
 /* Takes an input of the next cleave_evaluate from the caller's array, a global batch. Since version 8. */
 int cleave_bind_evaluation(cleave_training *training, const char *input, const void *data, int64_t bytes);
@@ -108,6 +121,19 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
 
 /* Writes a snapshot, atomically, into the folder of the options. */
 int cleave_snapshot(cleave_training *training);
+
+/* Since version 8, for programs that keep data and snapshots elsewhere than in files. */
+/* The recipe's data.path in a plan, which may be a URL; "" where it has none. Until the next call on this thread. Null
+ * on failure: cleave_error(NULL). */
+const char *cleave_data_path(const char *plan_path);
+/* Reads all of a snapshot, or of the newest whole one in a folder. Not 0 where it is damaged: cleave_error(NULL). */
+int cleave_check_snapshot(const char *path);
+/* Numbers of the devices that this process runs, the first `most` of them into `devices`; returns how many there are.
+ * The file of a device in a snapshot is rank-0000.safetensors, with its number. */
+int cleave_devices(const cleave_training *training, int64_t *devices, int most);
+/* All processes of the run call it, and wait for each other: 0 where `failure` is null on all of them; else the failure
+ * of one is the error of all. */
+int cleave_agree(cleave_training *training, const char *failure);
 
 /* Message and status of the last failure on this training; with null, of the last cleave_open of this thread. */
 const char *cleave_error(const cleave_training *training);

@@ -21,7 +21,9 @@ Result<ResumedState> ResumeVote::choose(std::vector<std::string> candidates, Mir
       isTaken = take(Snapshot::open(kept), nullptr);
   }
   while (isTaken && !*isTaken && !choice->path.empty()) {
-    isTaken = take(Snapshot::open(choice->path), &*choice);
+    std::filesystem::path named = choice->path;
+    if (!options.folder.empty()) named = std::filesystem::path(options.folder) / named.filename();
+    isTaken = take(Snapshot::open(named.string()), &*choice);
     if (!isTaken || *isTaken) break;
     choice = nextChoice(candidates);
     if (!choice) return choice.status();

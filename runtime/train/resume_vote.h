@@ -21,6 +21,7 @@ struct ResumedState {
 struct ResumeOptions {
   TimeLimit limit;
   bool acceptChanges = false;                          // of the model, the loss and the seed
+  std::string folder = {};                             // this process' own; empty: all see that of rank 0
   std::function<Status(const Snapshot &)> load;        // this process' part
   std::function<void(const std::string &)> note, warn; // on the first process; on any
 };

@@ -25,7 +25,9 @@ StateSaver::~StateSaver() {
 
 Status StateSaver::prepare(bool goesOn, bool overwrite) {
   CLEAVE_RETURN_IF_ERROR(prepareSnapshotFolder(
-      options.folder, {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep}, lock));
+      options.folder,
+      {.goesOn = goesOn, .overwrite = overwrite, .bytes = options.isOwn ? ownBytes : bytes, .keep = options.keep},
+      lock));
   if (!lock.isHeld() && options.onWarning)
     options.onWarning(options.folder + ": its file system has no locks: another run that writes there is not noticed");
   return Status::ok();
@@ -93,7 +95,7 @@ Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
   const TimeLimit limit = options.limit.plus(writingSeconds());
   status = control->outcome(status, limit);
   if (status) status = commit(writer, own.dump(), limit);
-  if (!status && isFirst()) writer.discard();
+  if (!status && keepsFolder()) writer.discard();
   if (!status && options.onWarning) options.onWarning(status.message() + "; earlier snapshots stay as they are");
   return status;
 }
@@ -102,12 +104,12 @@ Status StateSaver::commit(SnapshotWriter &writer, const std::string &own, TimeLi
   Result<std::vector<std::string>> all = control->allGather(own, limit);
   if (!all) return all.status();
   Status status;
-  if (isFirst()) {
+  if (keepsFolder()) {
     std::vector<SnapshotManifest::File> files;
     for (const std::string &text : *all)
       for (const nlohmann::json &file : nlohmann::json::parse(text, nullptr, false))
         files.push_back({file.at(0).get<int64_t>(), file.at(1).get<std::string>()});
-    status = writer.commit(std::move(files));
+    status = writer.commit(std::move(files), options.isOwn ? engine.devices() : std::vector<int64_t>());
   }
   return control->outcome(status, limit);
 }

@@ -21,6 +21,7 @@ namespace cleave::runtime {
 
 struct SaveOptions {
   std::string folder;
+  bool isOwn = false; // each process has a folder of its own, and writes its part there
   KeptSnapshots keep;
   TimeLimit limit = TimeLimits().step;                     // a rank that does not come to where all meet is given up
   std::function<void(const std::string &)> onWarning = {}; // on any process, also on the thread that writes
@@ -31,7 +32,9 @@ public:
   StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options);
   ~StateSaver(); // waits for the thread
 
-  // Called on the first process: locks the folder, and sees that it can take the run's snapshots
+  // Whether this process looks after the folder: the first one does, or each after its own.
+  bool keepsFolder() const { return options.isOwn || isFirst(); }
+  // Called where the folder is looked after: locks it, and sees that it can take the run's snapshots
   // (prepareSnapshotFolder).
   Status prepare(bool goesOn, bool overwrite);
   // All processes: opens the control plane of the thread that writes. `run`: SnapshotManifest::run.

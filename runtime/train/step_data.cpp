@@ -1,4 +1,5 @@
 #include "runtime/train/step_data.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/digest.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
@@ -124,15 +125,25 @@ Result<std::vector<StepData::Feed>> StepData::makeInputs(const std::string &rout
   return inputs;
 }
 
+// Of a caller's array.
+int64_t StepData::boundBytes(const Feed &feed) const {
+  const int64_t samples = local && !feed.withoutSamples ? local->count : feed.samples;
+  return feed.stepBytes(stepFeeds.front().microbatches) / feed.samples * samples;
+}
+
+Status StepData::checkBound(const std::string &input, const std::vector<int64_t> &wanted, int64_t bytes) const {
+  if (std::ranges::count(wanted, bytes)) return Status::ok();
+  return inputError(fmt::format("input '{}' needs {} bytes ({} of a step), {} are given", input,
+                                fmt::join(wanted, " or "), local ? "this process' part" : "the global batch", bytes));
+}
+
 Status StepData::bind(const std::string &input, const void *array, int64_t bytes) {
   std::vector<int64_t> wanted; // bytes, by length
   for (size_t length = 0; length < lengthsOf(source); ++length)
     for (const Feed &feed : stepFeeds.front().lengths[length])
-      if (fields[length][feed.field].name == input) wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches));
+      if (fields[length][feed.field].name == input) wanted.push_back(boundBytes(feed));
   if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
-  if (!std::ranges::count(wanted, bytes))
-    return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
-                                  fmt::join(wanted, " or "), bytes));
+  CLEAVE_RETURN_IF_ERROR(checkBound(input, wanted, bytes));
   for (Feeds &feeds : stepFeeds) {
     for (std::future<Status> &part : feeds.reading) part.wait();
     for (size_t length = 0; length < feeds.lengths.size(); ++length)
@@ -140,10 +151,22 @@ Status StepData::bind(const std::string &input, const void *array, int64_t bytes
         if (fields[length][feed.field].name == input) {
           feed.bound = bytes == wanted[length] ? static_cast<const std::byte *>(array) : nullptr;
           feed.isBound = true;
+          if (feed.bound && !feed.isCutFromBound(feeds.microbatches, givenOf(feed).count)) feed.bytes = {};
           if (feeds.lengths.size() > 1) feeds.isBegun = false; // the samples' length is chosen again
         }
   }
   return Status::ok();
+}
+
+std::map<std::string, std::string> StepData::boundDigests(int64_t step) {
+  std::map<std::string, std::string> digests;
+  const Feeds &feeds = feedsOf(step);
+  for (const Feed &feed : feeds.inputs()) {
+    if (!feed.bound) continue;
+    const int64_t bytes = givenOf(feed).count * feed.sampleBytes * (feed.withoutSamples ? 1 : feeds.microbatches);
+    digests[fields[feeds.length][feed.field].name] = checksumOf({feed.bound, static_cast<size_t>(bytes)});
+  }
+  return digests;
 }
 
 // The least length that so many positions fit in.
@@ -165,6 +188,14 @@ Status StepData::chooseLength(Feeds &feeds, const Dataset *from) const {
   for (feeds.length = fitting(longest); feeds.length < feeds.lengths.size(); ++feeds.length)
     if (std::ranges::all_of(feeds.inputs(), isGiven)) return Status::ok();
   return inputError("the arrays of a step are of different lengths");
+}
+
+std::vector<int64_t> StepData::localSamples() const {
+  std::vector<int64_t> samples;
+  for (int64_t microbatch = 0; local && microbatch < stepFeeds.front().microbatches; ++microbatch)
+    for (int64_t sample = 0; sample < local->count; ++sample)
+      samples.push_back(microbatch * stepFeeds.front().samples() + local->begin + sample);
+  return samples;
 }
 
 int64_t StepData::stepsOfEpoch() const {
@@ -249,20 +280,27 @@ Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t p
   return Status::ok();
 }
 
-// The caller's values of one microbatch are checked, and cut out into `room` where they do not lie beside each other.
+// The caller's values of one microbatch are checked, and cut out into `room` where they do not lie beside each other. Gives
+// where the microbatch of all processes begins, of which the devices read what the caller gives.
 Result<const std::byte *> StepData::takeBound(size_t length, const Feed &feed, int64_t microbatch,
                                               std::byte *room) const {
+  const SampleRange given = givenOf(feed);
+  const Field &field = fields[length][feed.field];
   const int64_t microbatches = stepFeeds.front().microbatches;
-  const std::byte *values = feed.bound + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
-  if (feed.outer > 1 && microbatches > 1) {
-    const int64_t width = feed.microbatchBytes() / feed.outer;
-    for (int64_t o = 0; o < feed.outer; ++o)
-      std::copy_n(feed.bound + (o * microbatches + microbatch) * width, width, room + o * width);
-    values = room;
+  const int64_t bytes = given.count * feed.sampleBytes, piece = feed.sampleBytes / feed.outer;
+  if (feed.isCutFromBound(microbatches, given.count)) {
+    const int64_t width = given.count * piece;
+    for (int64_t o = 0; o < feed.outer; ++o) {
+      std::byte *to = room + (o * feed.samples + given.begin) * piece;
+      std::copy_n(feed.bound + (o * microbatches + microbatch) * width, width, to);
+      CLEAVE_RETURN_IF_ERROR(checkRange(field, {to, static_cast<size_t>(width)}, "", -1));
+    }
+    return room;
   }
-  CLEAVE_RETURN_IF_ERROR(checkRange(fields[length][feed.field], {values, static_cast<size_t>(feed.microbatchBytes())},
-                                    "", feed.outer > 1 ? -1 : microbatch * feed.samples));
-  return values;
+  const std::byte *values = feed.bound + (feed.withoutSamples ? 0 : microbatch * bytes);
+  CLEAVE_RETURN_IF_ERROR(checkRange(field, {values, static_cast<size_t>(bytes)}, "",
+                                    feed.outer > 1 ? -1 : microbatch * feed.samples + given.begin));
+  return values - given.begin * feed.sampleBytes;
 }
 
 Status StepData::endFill(Feeds &feeds) {
@@ -274,10 +312,10 @@ Status StepData::endFill(Feeds &feeds) {
     for (size_t i = 0; i < feeds.inputs().size(); ++i) {
       Feed &feed = feeds.inputs()[i];
       if (!feed.read) continue;
-      std::byte *own = feed.bytes.data() + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
-      const std::byte *values = own;
+      const int64_t begin = feed.withoutSamples || feed.bytes.empty() ? 0 : microbatch * feed.microbatchBytes();
+      const std::byte *values = feed.bytes.data() + begin;
       if (feed.bound) {
-        CLEAVE_ASSIGN_OR_RETURN(values, takeBound(feeds.length, feed, microbatch, own));
+        CLEAVE_ASSIGN_OR_RETURN(values, takeBound(feeds.length, feed, microbatch, feed.bytes.data() + begin));
       }
       feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] = values;
     }
@@ -320,13 +358,16 @@ std::string StepData::notFinite(int64_t step) {
     const Field &field = fields[feeds.length][feed.field];
     if (!feed.read || !isFloat(field.dtype)) continue;
     const int64_t unit = byteSize(field.dtype), piece = feed.sampleBytes / feed.outer;
+    const SampleRange given = givenOf(feed);
     for (int64_t microbatch = 0; microbatch < (feed.withoutSamples ? 1 : feeds.microbatches); ++microbatch) {
       const std::byte *values = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i];
       for (int64_t at = 0; at < feed.microbatchBytes(); at += unit) {
+        const int64_t sample = feed.withoutSamples ? 0 : at / piece % feed.samples;
+        if (sample < given.begin || sample >= given.begin + given.count) continue;
         const double value = loadFloat(field.dtype, values + at);
         if (std::isfinite(value)) continue;
         if (feed.withoutSamples) return fmt::format("input '{}' has {}", field.name, value);
-        const int64_t row = microbatch * feed.samples + at / piece % feed.samples;
+        const int64_t row = microbatch * feed.samples + sample;
         return feed.isBound ? fmt::format("input '{}' has {} in sample {} of the batch", field.name, value, row)
                             : fmt::format("input '{}' has {} in sample {} of the data", field.name, value,
                                           feeds.indices[static_cast<size_t>(row)]);
@@ -374,14 +415,12 @@ Status StepData::bindEvaluation(const std::string &input, const void *array, int
   for (size_t length = 0; length < lengthsOf(source); ++length)
     for (Feed &feed : evaluateFeeds.lengths[length]) {
       if (fields[length][feed.field].name != input) continue;
-      wanted.push_back(feed.stepBytes(stepFeeds.front().microbatches));
+      wanted.push_back(boundBytes(feed));
       feed.bound = bytes == wanted.back() ? static_cast<const std::byte *>(array) : nullptr;
       feed.isBound = true;
     }
   if (wanted.empty()) return inputError(fmt::format("the evaluation has no input '{}'", input));
-  if (std::ranges::count(wanted, bytes)) return Status::ok();
-  return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
-                                fmt::join(wanted, " or "), bytes));
+  return checkBound(input, wanted, bytes);
 }
 
 Status StepData::evaluateBound(Executor &engine, int64_t step, EvaluationSums &sums) {

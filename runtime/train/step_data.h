@@ -10,8 +10,10 @@
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/data/sampler.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/local_batches.h"
 #include <algorithm>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,11 +38,17 @@ public:
   // Errors: those of openData, a recipe that evaluates without samples that are held out, an input that only the
   // evaluation reads.
   Status open(const StepDataOptions &options);
-  // The caller's array of a step's global batch, dense, is read from the next step on. Errors: an unknown input,
-  // another number of bytes.
+  // The caller's arrays have these samples of each microbatch only, one microbatch behind the other.
+  void bindLocally(const SampleRange &samples) { local = samples; }
+  const std::optional<SampleRange> &boundSamples() const { return local; }
+  std::vector<int64_t> localSamples() const; // of a step's global batch, in the order of the arrays; none: all
+  // The caller's array of a step's batch, dense, is read from the next step on. Errors: an unknown input, another
+  // number of bytes.
   Status bind(const std::string &input, const void *data, int64_t bytes);
   // The same for the next evaluateBound().
   Status bindEvaluation(const std::string &input, const void *data, int64_t bytes);
+  // A digest of each of the caller's arrays, by the input's name: processes that read the same samples have equal ones.
+  std::map<std::string, std::string> boundDigests(int64_t step);
 
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
@@ -87,12 +95,16 @@ private:
     int64_t outer = 1;                    // a sample is so many pieces, which the other samples' lie between
     bool withoutSamples = false;          // the same for all microbatches
     std::vector<std::byte> bytes;         // of all microbatches, as the executor takes them
-    const std::byte *bound = nullptr;     // the caller's global batch; null, too, where that has another length
+    const std::byte *bound = nullptr;     // the caller's batch; null, too, where that has another length
     bool isBound = false;                 // the caller gives it
     bool read = true;                     // by a device of this process
 
     int64_t microbatchBytes() const { return samples * sampleBytes; }
     int64_t stepBytes(int64_t microbatches) const { return microbatchBytes() * (withoutSamples ? 1 : microbatches); }
+    // The caller gives `given` of a microbatch's samples. Whether they have to be put where the executor reads them.
+    bool isCutFromBound(int64_t microbatches, int64_t given) const {
+      return bound && outer > 1 && (microbatches > 1 || given < samples);
+    }
   };
   struct Feeds {
     int64_t samples() const; // of one microbatch
@@ -122,14 +134,22 @@ private:
   Status beginFill(Feeds &feeds, Part part);
   Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
   Status endFill(Feeds &feeds);
+  int64_t boundBytes(const Feed &feed) const;
+  Status checkBound(const std::string &input, const std::vector<int64_t> &wanted, int64_t bytes) const;
   Result<const std::byte *> takeBound(size_t length, const Feed &feed, int64_t microbatch, std::byte *room) const;
   Status runEvaluation(Executor &executor, int64_t step, EvaluationSums &sums);
+  // Of a microbatch, those that the caller gives.
+  SampleRange givenOf(const Feed &feed) const {
+    return feed.withoutSamples || !feed.isBound ? SampleRange{0, feed.samples}
+                                                : local.value_or(SampleRange{0, feed.samples});
+  }
 
   const plan::Plan &source;
   const Executor &executor;
   std::vector<std::vector<Field>> fields; // by length of samples
   std::vector<DataSource> data;           // likewise; none: the caller binds arrays
   std::unique_ptr<Sampler> sampler;
+  std::optional<SampleRange> local; // none: the caller's arrays are of the global batch
   // One for the step that runs; on GPUs, for the next one, too, which is begun; where steps run into each other, for
   // the one that ends, the next, and what it is ahead of; and one for what is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;

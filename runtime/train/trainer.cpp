@@ -8,8 +8,10 @@
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/event_file.h"
+#include "runtime/train/local_batches.h"
 #include "runtime/train/metrics_file.h"
 #include "runtime/train/mirror.h"
+#include "runtime/train/prometheus_file.h"
 #include "runtime/train/resume_vote.h"
 #include "runtime/train/run_record.h"
 #include "runtime/train/state/snapshot.h"
@@ -41,6 +43,7 @@ public:
   int64_t stepsDone() const override { return done; }
   int64_t totalSteps() const override { return total; }
   Status snapshot() override;
+  Status agree(const Status &mine) override { return ofAll(mine); }
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);
@@ -57,6 +60,7 @@ public:
   int64_t heldOutSamples() const { return data->heldOutSamples(); }
   // Nobody leaves while another may still ask it something.
   Status leave() { return engine->fabric().control().barrier(options.limits.step); }
+  std::vector<int64_t> localSamples() const override { return data->localSamples(); }
   int64_t stepsRun() const { return done - resumedAt; }
   // Tells the other processes why this one ends.
   void giveUp(const Status &why) {
@@ -119,6 +123,7 @@ private:
   std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
   MetricsFile metricsFile;
   EventFile eventFile;
+  PrometheusFile prometheusFile;
   // Steps may run into each other where this trainer takes them all.
   bool ownsLoop = false, isFilled = false, countsSkipped = false, isEvaluationBound = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
@@ -162,6 +167,11 @@ Status PlanTrainer::open() {
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   data = std::make_unique<StepData>(source, *engine);
   CLEAVE_RETURN_IF_ERROR(ofAll(data->open({.path = options.data, .evaluatesAll = options.onlyEvaluates && options.data})));
+  if (options.localBatches) {
+    Result<SampleRange> own = samplesRead(source, *engine);
+    CLEAVE_RETURN_IF_ERROR(ofAll(own.status()));
+    data->bindLocally(*own);
+  }
   total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
   CLEAVE_RETURN_IF_ERROR(agreeOnRun());
   return openState();
@@ -171,7 +181,9 @@ Status PlanTrainer::open() {
 Status PlanTrainer::agreeOnRun() {
   if (control().size() == 1) return Status::ok();
   std::error_code failure;
-  const std::string folder = options.snapshots.empty() ? "" : std::filesystem::absolute(options.snapshots, failure);
+  const std::string folder = options.snapshots.empty() ? ""
+                             : options.ownSnapshots    ? "one for each process"
+                                                       : std::filesystem::absolute(options.snapshots, failure).string();
   return agreeOn(control(),
                  {{"the number of steps", std::to_string(total)},
                   {"--snapshot", folder},
@@ -182,6 +194,7 @@ Status PlanTrainer::agreeOnRun() {
                   {"--overwrite", options.overwrite ? "given" : "not given"},
                   {"--accept-changes", options.acceptChanges ? "given" : "not given"},
                   {"--mirror", std::to_string(options.mirrorEvery)},
+                  {"local batches", options.localBatches ? "given" : "not given"},
                   {"the data's digest", data->digest()}},
                  options.limits.preparation);
 }
@@ -203,10 +216,11 @@ Status PlanTrainer::openState() {
   if (options.keep.best && !data->evaluates())
     return inputError("--keep-best needs an evaluation: the recipe has no `eval`");
   if (hasFolder)
-    saver = std::make_unique<StateSaver>(source, *engine,
-                                         SaveOptions{options.snapshots, options.keep, options.limits.step,
-                                                     [this](const std::string &text) { warn(text); }});
-  CLEAVE_RETURN_IF_ERROR(ofAll(isFirstProcess() && saver ? openFolder() : Status::ok()));
+    saver =
+        std::make_unique<StateSaver>(source, *engine,
+                                     SaveOptions{options.snapshots, options.ownSnapshots, options.keep,
+                                                 options.limits.step, [this](const std::string &text) { warn(text); }});
+  CLEAVE_RETURN_IF_ERROR(ofAll(saver && saver->keepsFolder() ? openFolder() : Status::ok()));
   if (!options.runFolder.empty())
     CLEAVE_RETURN_IF_ERROR(ofAll(Mirror::noteHosts(options.runFolder, engine->fabric().hosts())));
   if (options.mirrorEvery > 0) {
@@ -224,7 +238,7 @@ Status PlanTrainer::openState() {
   return Status::ok();
 }
 
-// Rank 0 alone looks at the folder: what ranks see of a shared one may differ.
+// Rank 0 alone looks at a folder of all: what ranks see of a shared one may differ.
 Status PlanTrainer::openFolder() {
   bool goesOn = false;
   if (options.resume) {
@@ -235,7 +249,7 @@ Status PlanTrainer::openFolder() {
   if (!goesOn) return Status::ok();
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> listed, snapshotsIn(options.snapshots));
   if (listed.empty()) return inputError(options.snapshots + ": holds no snapshot");
-  candidates.assign(listed.rbegin(), listed.rend());
+  if (isFirstProcess()) candidates.assign(listed.rbegin(), listed.rend());
   return Status::ok();
 }
 
@@ -249,6 +263,7 @@ Status PlanTrainer::goOn() {
   ResumeVote vote(source, control(),
                   {.limit = options.limits.preparation,
                    .acceptChanges = options.acceptChanges,
+                   .folder = options.ownSnapshots ? options.snapshots : "",
                    .load = [this](const Snapshot &saved) { return resume(saved); },
                    .note = [this](const std::string &text) { note(text); },
                    .warn = [this](const std::string &text) { warn(text); }});
@@ -346,6 +361,10 @@ Status PlanTrainer::readData(const std::function<Status()> &read) {
 
 Status PlanTrainer::beginStep(int64_t step) {
   CLEAVE_RETURN_IF_ERROR(readData([&] { return data->ready(step); }));
+  constexpr int64_t looked = 100; // steps from one comparison of local batches to the next
+  if (options.localBatches && control().size() > 1 && (step - resumedAt) % looked == 0)
+    CLEAVE_RETURN_IF_ERROR(
+        checkSameParts(control(), *data->boundSamples(), data->boundDigests(step), options.limits.step));
   CLEAVE_RETURN_IF_ERROR(beginRoutine(step));
   ++begun;
   return Status::ok();
@@ -436,6 +455,10 @@ void PlanTrainer::tell(const StepMetrics &step) {
     eventFile.close();
     warn(written.message() + "; the run goes on without events");
   }
+  if (Status written = prometheusFile.write(step); !written) {
+    prometheusFile.close();
+    warn(written.message() + "; the run goes on without it");
+  }
   if (options.onStep) options.onStep(step);
 }
 
@@ -468,6 +491,8 @@ Status PlanTrainer::runToEnd() {
     CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done, shapeOfMetrics()));
   if (isFirstProcess() && !options.tensorboard.empty())
     CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
+  if (isFirstProcess() && !options.prometheus.empty()) CLEAVE_RETURN_IF_ERROR(prometheusFile.open(options.prometheus));
+  if (isFirstProcess() && options.openOutputs) CLEAVE_RETURN_IF_ERROR(options.openOutputs());
   if (total <= 0) return inputError("no number of steps: give --steps N");
   if (done > total)
     return inputError(fmt::format("{} has {} steps, which are more than the {} of --steps: nothing was done",
@@ -498,6 +523,7 @@ Status PlanTrainer::runToEnd() {
                      data->evaluationRules().monitor, best.since));
     break;
   }
+  if (Status written = prometheusFile.flush(); !written) warn(written.message());
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
   CLEAVE_RETURN_IF_ERROR(leave());
   CLEAVE_RETURN_IF_ERROR(writeRecords());

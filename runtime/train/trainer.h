@@ -45,13 +45,16 @@ struct TrainOptions {
   int64_t steps = 0;                    // total steps of the training, those before a resume included; 0: one epoch
   std::string metrics = {};     // file of JSON lines, or .csv; "-": standard output; empty: none. A resume appends
   std::string tensorboard = {}; // folder of event files; empty: none
+  std::string prometheus = {};  // file for the node exporter's textfile collector, .prom; empty: none
   std::string snapshots = {};   // folder; empty: none. One is always written after the last step
+  bool ownSnapshots = false;    // the folder is this process' own: the caller brings the parts of all together
   int64_t snapshotEvery = 0;    // steps
   KeptSnapshots keep = {};      // others are removed. With `best` one is written after each best evaluation, too
   bool resume = false;          // from the newest snapshot in `snapshots`, if there is one
   bool acceptChanges = false;   // a resume with another model, loss or seed goes on all the same
   bool overwrite = false;       // another run's snapshots in `snapshots` are removed
   bool onlyEvaluates = false;   // `snapshots`, a snapshot or a folder, is read only; of `data` all samples count
+  bool localBatches = false;    // the arrays of bind() are this process' part (local_batches.h)
   std::string trace = {};       // Chrome trace
   int64_t traceFrom = 1, traceTo = 0; // its steps; 0: from there on, as many as fit
   std::string counters = {};          // JSON file: what every device sent, counted as it was sent
@@ -64,6 +67,8 @@ struct TrainOptions {
   std::string runFolder = {};  // of this process, for the next attempt of the run (mirror.h): the processes' hosts
   int64_t mirrorEvery = 0;     // steps after which the state is mirrored there; 0: never
   bool checkWeights = false;   // all of each weight file is compared with what the plan was compiled for
+  // On the first process, before the first step; its failure is the run's.
+  std::function<Status()> openOutputs = {};
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
   std::function<void(const RunSpan &)> onEnd = {}; // on the first process: all is done and written, or a signal came
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
@@ -85,14 +90,18 @@ public:
   virtual int64_t stepsDone() const = 0;
   virtual int64_t totalSteps() const = 0; // as resolved
   virtual Status snapshot() = 0;          // now
+  // All processes call it: ok where it is on all of them, else the failure of one.
+  virtual Status agree(const Status &mine) = 0;
   virtual Executor &executor() = 0;
-  // Binds a caller's array (the global batch of one step, dense) to an input in place of the plan's data.
+  // Binds a caller's array (the batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
   // The same for the next evaluate().
   virtual Status bindEvaluation(const std::string &input, const void *data, int64_t bytes) = 0;
   // Adds the batch that is bound for it, or else `batches` of the samples that are held out, 0: all that fill a run.
   virtual Status evaluate(int64_t batches, EvaluationSums &sums) = 0;
   virtual const EvaluationRules &evaluationRules() const = 0;
+  // With localBatches the samples of the global batch that the arrays have, in their order; else none.
+  virtual std::vector<int64_t> localSamples() const = 0;
 };
 
 Status train(const plan::Plan &plan, const TrainOptions &options);

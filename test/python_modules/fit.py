@@ -1,5 +1,6 @@
 """cleave.fit beside PyTorch's own loop: losses, weights, callbacks, snapshots, and what it refuses."""
 import copy
+import os
 import tempfile
 import warnings
 
@@ -47,13 +48,16 @@ def main():
             optimizer.step()
             losses.append(loss.item())
     named = [{"wide": a, "narrow": b, "labels": target} for a, b, target in loader]
-    for batches, split in (loader, {}), (named, {"mesh": "dp=2"}):
+    workers = DataLoader(TensorDataset(wide, narrow, labels), batch_size=8, num_workers=2)
+    arrays = [{name: tensor.numpy() for name, tensor in batch.items()} for batch in named]
+    for batches, split in (workers, {}), (named, {"mesh": "dp=2"}):
         own = copy.deepcopy(net)
         told = cleave.fit(own, batches, RECIPE, cluster="cpu:2", epochs=2, **split)
         assert max(abs(one.loss - value) / value for one, value in zip(told, losses, strict=True)) < 2e-5, (told, losses)
         assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(own.parameters(), torchs.parameters()))
     with tempfile.TemporaryDirectory() as folder:
-        first = cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", callbacks=[lambda trainer, metrics: metrics.step == 4])
+        os.environ["CLEAVE_CACHE_DIR"] = folder
+        first = cleave.fit(copy.deepcopy(net), loader, RECIPE, snapshots=f"{folder}/s", callbacks=[cleave.EarlyStopping(patience=3, min_delta=100)])
         assert len(first) == 4
         own = copy.deepcopy(net)
         rest = cleave.fit(own, loader, RECIPE, snapshots=f"{folder}/s", resume=True)
@@ -65,6 +69,20 @@ def main():
             assert all(torch.equal(value, own.state_dict()[name]) for name, value in trainer.state_dict().items())
         with cleave.Trainer(plan) as trainer:
             refused(trainer.state_dict, "folder of `snapshots`")
+        # Snapshots of an object store, which weights come from, too: of the newest, or of one.
+        with cleave.Trainer(plan, snapshots="memory://one") as trainer:
+            trainer.step({"wide": wide[:8], "narrow": narrow[:8], "labels": labels[:8]})
+            wanted = trainer.state_dict()
+            trainer.save()
+        for url in "memory://one", "memory://one/step-00000001":
+            other = copy.deepcopy(net)
+            cleave.load_into(other, url)
+            assert all(torch.equal(value, wanted[name]) for name, value in other.state_dict().items())
+        own = copy.deepcopy(net)
+        for at in 0, 2:
+            told = cleave.fit(own, arrays[at:at + 2], RECIPE, snapshots="memory://fit", resume=True, check=False)
+            assert [metrics.step for metrics in told] == [at + 1, at + 2]
+            assert all(abs(one.loss - losses[one.step - 1]) < 1e-5 for one in told)
     refused(lambda: cleave.fit(net, DataLoader(TensorDataset(wide[:12], narrow[:12], labels[:12]), batch_size=8), RECIPE), "drop_last=True")
     refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
     # Generators are gone through once, from their first batch on; what was trained stays when a callback fails.

@@ -5,11 +5,14 @@
 #include "runtime/train/mirror.h"
 #include "runtime/train/trainer.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/metrics_server.h"
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
 #include "tools/cleave/run_summary.h"
 #include "tools/cleave/stop_signals.h"
 #include "tools/cleave/terminal_line.h"
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <csignal>
@@ -29,7 +32,7 @@ struct RunOptions {
   std::vector<std::string> overrides;
   TrustOptions trust;
   runtime::TrainOptions train;
-  int maxRestarts = 0;
+  int maxRestarts = 0, prometheusPort = 0; // 0: none is served
   bool quiet = false, elastic = false, json = false;
 };
 
@@ -115,8 +118,11 @@ int train(RunOptions &options, int attempt) {
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
   RunSummary summary;
+  MetricsServer server;
+  if (options.prometheusPort > 0) options.train.openOutputs = [&] { return server.start(options.prometheusPort); };
   options.train.onStep = [&](const runtime::StepMetrics &metrics) {
     if (!options.quiet) progress(metrics);
+    if (options.prometheusPort > 0) server.tell(metrics);
     summary.add(metrics);
   };
   Status told; // of the summary
@@ -202,10 +208,23 @@ Status readTraceSteps(const std::string &text, runtime::TrainOptions &train) {
           fmt::format("--trace-steps is A:B, two steps counted from 1 with A <= B, and not '{}'", text)};
 }
 
+// A file, or a port.
+Status readPrometheus(RunOptions &options) {
+  std::string &given = options.train.prometheus;
+  if (given.empty() || !std::ranges::all_of(given, [](unsigned char c) { return std::isdigit(c); }))
+    return Status::ok();
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), options.prometheusPort);
+  if (error != std::errc() || options.prometheusPort < 1 || options.prometheusPort > 65535)
+    return {ErrorKind::Usage, fmt::format("--prometheus {}: a port is 1 to 65535", given)};
+  given.clear();
+  return Status::ok();
+}
+
 int runPlan(RunOptions &options) {
   noteStopSignals();
   if (options.json && options.train.metrics == "-")
     return fail({ErrorKind::Usage, "--json and --metrics - both want standard output: give the metrics a file"});
+  if (Status read = readPrometheus(options); !read) return fail(read);
   if (!options.traceSteps.empty())
     if (Status steps = readTraceSteps(options.traceSteps, options.train); !steps) return fail(steps);
   const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
@@ -243,6 +262,10 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--metrics", train.metrics,
                       "file of JSON lines, one a step, or of CSV if its name ends in .csv; - is standard output");
   command->add_option("--tensorboard", train.tensorboard, "folder for TensorBoard's event files");
+  command->add_option(
+      "--prometheus", train.prometheus,
+      "file whose name ends in .prom, for the textfile collector of Prometheus' node exporter; or a port: "
+      "the first process serves http://127.0.0.1:PORT/metrics while it trains");
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")

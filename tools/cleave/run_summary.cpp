@@ -65,6 +65,7 @@ Json RunSummary::json(const runtime::RunSpan &span, const runtime::TrainOptions 
           {"snapshots", pathOrNull(options.snapshots)},
           {"metrics", pathOrNull(options.metrics)},
           {"tensorboard", pathOrNull(options.tensorboard)},
+          {"prometheus", pathOrNull(options.prometheus)},
           {"trace", pathOrNull(options.trace)}};
 }
 

@@ -1,4 +1,5 @@
 #include "runtime/train/data/dataset.h"
+#include "runtime/base/url.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/data/kinds.h"
@@ -100,6 +101,7 @@ Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &g
   if (fields.empty()) return inputError("the plan has no inputs to fill with data");
   if (settings.kind == "synthetic") return openSynthetic(settings, fields, options.seed);
   if (settings.path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings.kind));
+  CLEAVE_RETURN_IF_ERROR(refuseUrl(settings.path));
   if (settings.kind == "arrays") return openArrays(settings, fields);
   if (settings.kind == "chars") return openChars(settings, fields);
   if (settings.kind == "tokens") return openTokens(settings, fields);

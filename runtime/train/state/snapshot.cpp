@@ -1,6 +1,7 @@
 #include "runtime/train/state/snapshot.h"
 #include "runtime/base/checksum.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/loss_scale_names.h"
 #include "runtime/plan/master_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/train/state/weights.h"
@@ -114,6 +115,15 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
         copied += elementCount(common->size);
       }
   if (copied != wanted) return fail(fmt::format("is not whole: {} of {} elements are stored", copied, wanted));
+  return Status::ok();
+}
+
+Status Snapshot::check() const {
+  for (const auto &[name, parts] : boxes)
+    for (const Stored &stored : parts)
+      if (!isWhole(stored))
+        return inputError(
+            fmt::format("{}: tensor '{}' is damaged: its bytes are not those that were written", where, name));
   return Status::ok();
 }
 

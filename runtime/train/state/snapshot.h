@@ -131,9 +131,9 @@ public:
   SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep = {});
   // Errors (path and the system's reason) leave earlier snapshots as they are.
   Result<SnapshotManifest::File> writeRank(int64_t rank, std::span<const HeldBox> boxes);
-  // `files`: as writeRank gave them, of all ranks. Error: a file is missing here, or is another; nothing of this
-  // snapshot is left then.
-  Status commit(std::vector<SnapshotManifest::File> files);
+  // `files`: as writeRank gave them, of all ranks. `here`: ranks whose files lie in this folder; none: those of all.
+  // Error: a file is missing here, or is another; nothing of this snapshot is left then.
+  Status commit(std::vector<SnapshotManifest::File> files, std::vector<int64_t> here = {});
   void discard() const; // what is there of it
 
 private:
@@ -160,6 +160,8 @@ public:
   // shape, parts that no rank stored, bytes whose checksum is another.
   Status read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
               std::span<std::byte> out) const;
+  // Every byte that is stored. Error: some are not those that were written.
+  Status check() const;
   void releasePages() const; // of what was read, see MappedFile
 
 private:

@@ -3,6 +3,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/folder.h"
+#include "runtime/base/url.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/train/state/folder_lock.h"
 #include "runtime/train/state/snapshot.h"
@@ -256,13 +257,14 @@ Status SnapshotWriter::checkRankFile(int64_t rank, const SnapshotManifest::File 
                               rankFileName(rank), rank));
 }
 
-Status SnapshotWriter::commit(std::vector<SnapshotManifest::File> files) {
+Status SnapshotWriter::commit(std::vector<SnapshotManifest::File> files, std::vector<int64_t> here) {
   std::error_code failure;
   manifest.files = std::move(files);
   Status missing;
   if (std::ssize(manifest.files) != manifest.ranks) missing = runError("a rank has not written its part");
   for (int64_t rank = 0; rank < manifest.ranks && missing; ++rank)
-    missing = checkRankFile(rank, manifest.files[static_cast<size_t>(rank)]);
+    if (here.empty() || std::ranges::count(here, rank))
+      missing = checkRankFile(rank, manifest.files[static_cast<size_t>(rank)]);
   if (missing) missing = writeManifest(partial(), manifest);
   if (missing) missing = syncFolder(partial());
   if (!missing) {
@@ -322,6 +324,7 @@ Result<bool> isFreshSnapshotFolder(const std::string &path) {
 
 Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use, FolderLock &lock) {
   std::error_code failure;
+  CLEAVE_RETURN_IF_ERROR(refuseUrl(path));
   CLEAVE_ASSIGN_OR_RETURN(bool isFresh, isFreshSnapshotFolder(path));
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> listed, snapshotsIn(path));
   const std::vector<std::string> &all = listed;
@@ -359,6 +362,7 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
 
 Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path,
                                                  const std::function<void(const std::string &)> &tell) {
+  CLEAVE_RETURN_IF_ERROR(refuseUrl(path));
   CLEAVE_ASSIGN_OR_RETURN(const fs::file_type type, fileTypeOf(path));
   if (type == fs::file_type::not_found) return inputError(path + ": there is no such snapshot folder");
   if (type != fs::file_type::directory) return inputError(path + ": is a file, and snapshots are in folders");

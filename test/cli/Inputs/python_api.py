@@ -20,6 +20,7 @@ plan = cleave.compile(model, recipe, cluster="cpu:2", mesh="dp=2,tp=1", zero=1)
 with cleave.Trainer(plan, snapshots=folder / "snaps") as trainer:
     assert trainer.inputs == {"input": (np.float32, (8, 20)), "labels": (np.int64, (8,))}, trainer.inputs
     steps = [trainer.step({"input": x[i:i + 8], "labels": labels[i:i + 8]}) for i in range(0, 24, 8)]
+    assert np.shares_memory(trainer._bound["input"], x) and np.shares_memory(trainer._bound["labels"], labels)  # no copies
     trainer.save()
     own = trainer.parameters()
     assert own["0.weight"].shape == (64, 20) and own["0.weight"].dtype == np.float32
@@ -45,7 +46,10 @@ with cleave.Trainer(plan, snapshots=folder / "snaps", resume=True) as trainer:
     assert trainer.steps_done == 3
     strided = np.asfortranarray(x[24:32])
     assert trainer.step({"input": strided, "labels": labels[24:32].astype(np.int32)}).loss == told[3]["loss"]
-    assert trainer.step({"input": Tensor(x[32:40].copy()), "labels": labels[32:40]}).loss == told[4]["loss"]
+    assert not np.shares_memory(trainer._bound["input"], strided)
+    dense = Tensor(x[32:40].copy())
+    assert trainer.step({"input": dense, "labels": labels[32:40]}).loss == told[4]["loss"]
+    assert np.shares_memory(trainer._bound["input"], dense.array)
 
 # Errors say what is wrong.
 def refused(call, status, *words):
