@@ -104,10 +104,15 @@ template <> std::span<const Word<Anneal>> words() {
       {Anneal::Linear, "linear"}, {Anneal::Cosine, "cosine"}, {Anneal::Sqrt, "sqrt"}};
   return table;
 }
+template <> std::span<const Word<LastBatch>> words() {
+  static constexpr Word<LastBatch> table[] = {{LastBatch::Repeat, "repeat"}, {LastBatch::Drop, "drop"}};
+  return table;
+}
 template <> std::span<const Word<DataKind>> words() {
-  static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"}, {DataKind::Tokens, "tokens"},
-                                             {DataKind::Chars, "chars"},   {DataKind::Cifar10, "cifar10"},
-                                             {DataKind::Images, "images"}, {DataKind::Synthetic, "synthetic"}};
+  static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"},      {DataKind::Tokens, "tokens"},
+                                             {DataKind::Chars, "chars"},        {DataKind::Cifar10, "cifar10"},
+                                             {DataKind::Images, "images"},      {DataKind::Mixture, "mixture"},
+                                             {DataKind::Synthetic, "synthetic"}};
   return table;
 }
 
@@ -143,5 +148,6 @@ std::string toString(BiasCorrection kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
 std::string toString(Anneal kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }
+std::string toString(LastBatch kind) { return wordOf(kind); }
 
 } // namespace cleave::recipe

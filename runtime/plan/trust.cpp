@@ -37,7 +37,7 @@ Result<fs::path> stateFolder() {
 
 // Nobody else could have written it.
 bool isOwn(const fs::path &path, mode_t kind) {
-  struct stat known{};
+  struct stat known {};
   return ::lstat(path.c_str(), &known) == 0 && (known.st_mode & S_IFMT) == kind && known.st_uid == ::geteuid() &&
          (known.st_mode & 022) == 0;
 }
@@ -64,11 +64,16 @@ Status trustDigest(const std::string &digest) {
   return Status::ok();
 }
 
-// Where the path of a recipe's `data` map is, for a person.
+// Where the paths of a recipe's `data` map are, for a person.
 std::string dataLine(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
-  const size_t at = yaml.find("path:");
-  return at == std::string::npos ? "" : ", data from " + yaml.substr(at + 5, yaml.find_first_of(",}\n", at) - at - 5);
+  std::string line;
+  for (size_t at = yaml.find("path:"); at != std::string::npos; at = yaml.find("path:", at + 5)) {
+    const bool isList = yaml.find_first_not_of(' ', at + 5) == yaml.find('[', at);
+    const size_t end = isList ? yaml.find(']', at) : yaml.find_first_of(",}\n", at);
+    line += (line.empty() ? ", data from" : " and") + yaml.substr(at + 5, end - at - 5) + (isList ? "]" : "");
+  }
+  return line;
 }
 
 std::string weightsLine(const plan::Plan &plan) {

@@ -40,9 +40,7 @@ public:
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
   // Samples that an epoch has twice, so that its last batch is whole.
-  int64_t repeatedSamples() const {
-    return sampler ? std::max<int64_t>(0, sampler->samplesPerEpoch() - train()->size()) : 0;
-  }
+  int64_t repeatedSamples() const { return sampler ? sampler->repeatedSamples() : 0; }
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
   bool evaluates() const { return evaluation.every > 0 && !data.empty() && data.back().evaluation; }
   bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluation.every == 0; }
@@ -99,6 +97,7 @@ private:
     std::vector<const std::byte *> pointers; // as Executor::run takes them
     std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
     SamplerState before;                     // of the sampler, when it gave them
+    uint64_t firstTurn = 0;                  // of the first of them, among all that the training takes
     std::vector<std::future<Status>> reading;
   };
   Status openDataset(const std::optional<std::string> &path);
@@ -112,7 +111,9 @@ private:
   using Part = std::unique_ptr<Dataset> DataSource::*;
   Status draw(Feeds &feeds, Sampler *order);
   Status beginFill(Feeds &feeds, Part part);
-  Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
+  Status read(Feeds &feeds, const Dataset &from, bool trains, int64_t part, int64_t parts);
+  Status fillSamples(const Feeds &feeds, const Dataset &from, bool trains, size_t field, size_t begin, size_t count,
+                     std::byte *out) const;
   Status endFill(Feeds &feeds);
   Status takeBound(Feeds &feeds, Feed &feed, int64_t microbatch);
 

@@ -1,6 +1,5 @@
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/dataset.h"
-#include "runtime/train/data/sampler.h"
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -304,60 +303,6 @@ TEST(Settings, FaultsAreNamed) {
   EXPECT_THAT(fault("{kind: arrays}", {{"x", plan::F32, {1}}}), HasSubstr("needs a path"));
   EXPECT_THAT(fault("", {{"x", plan::F32, {1}}}), HasSubstr("names no training data"));
   EXPECT_THAT(fault("{kind: chars, block: many}", {{"x", plan::F32, {1}}}), HasSubstr("'block'"));
-}
-
-TEST(Sampler, EveryEpochIsAPermutationPadded) {
-  Sampler sampler(10, {.batch = 4, .seed = 7});
-  EXPECT_EQ(sampler.samplesPerEpoch(), 12);
-  std::vector<int64_t> first;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : sampler.next(4)) first.push_back(index);
-  EXPECT_EQ(std::set<int64_t>(first.begin(), first.begin() + 10).size(), 10u);
-  EXPECT_EQ(first[10], first[0]); // DistributedSampler pads from the beginning
-  EXPECT_EQ(first[11], first[1]);
-  std::vector<int64_t> second;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : sampler.next(4)) second.push_back(index);
-  EXPECT_NE(first, second);
-  Sampler same(10, {.batch = 4, .seed = 7}), other(10, {.batch = 4, .seed = 8});
-  std::span<const int64_t> again = same.next(12 / 3);
-  EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin()));
-  std::span<const int64_t> different = other.next(4);
-  EXPECT_FALSE(std::equal(different.begin(), different.end(), first.begin()));
-}
-
-TEST(Sampler, InOrderAndDropLast) {
-  Sampler ordered(5, {.batch = 2, .shuffle = false});
-  std::vector<int64_t> seen;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : ordered.next(2)) seen.push_back(index);
-  EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 0));
-  Sampler dropping(5, {.batch = 2, .shuffle = false, .dropLast = true});
-  EXPECT_EQ(dropping.samplesPerEpoch(), 4);
-  Sampler small(3, {.batch = 8, .shuffle = false});
-  EXPECT_THAT(small.next(8), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1));
-}
-
-TEST(Sampler, GoesOnFromItsState) {
-  Sampler sampler(100, {.batch = 8, .seed = 3});
-  for (int i = 0; i < 20; ++i) sampler.next(8);
-  SamplerState state = sampler.state();
-  Sampler resumed(100, {.batch = 8, .seed = 3});
-  ASSERT_TRUE(resumed.restore(state).isOk());
-  std::span<const int64_t> next = resumed.next(4);
-  std::vector<int64_t> got(next.begin(), next.end());
-  Sampler reference(100, {.batch = 8, .seed = 3});
-  for (int i = 0; i < 20; ++i) reference.next(8);
-  std::span<const int64_t> want = reference.next(4);
-  EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()));
-  EXPECT_FALSE(resumed.restore({0, 1000}).isOk());
-}
-
-TEST(Sampler, PermutationsAreUniform) {
-  // Each of 4 samples is first in a quarter of the epochs: 4000 draws, 5 standard deviations are 137.
-  int counts[4] = {};
-  for (uint64_t seed = 0; seed < 4000; ++seed) ++counts[Sampler(4, {.batch = 1, .seed = seed}).next(1)[0]];
-  for (int count : counts) EXPECT_NEAR(count, 1000, 137);
 }
 
 } // namespace
