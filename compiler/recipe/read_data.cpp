@@ -1,4 +1,5 @@
 #include "compiler/recipe/read_data.h"
+#include "runtime/base/folder.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
@@ -6,6 +7,15 @@
 namespace fs = std::filesystem;
 
 namespace cleave::recipe {
+namespace {
+
+// A file, what a glob matches, or what the names of a .bin and an .idx begin with.
+bool isThere(const std::string &path) {
+  std::error_code failure;
+  return fs::exists(path, failure) || fs::exists(path + ".idx", failure) || !runtime::matchesOf(path).empty();
+}
+
+} // namespace
 
 std::string absolutePath(const std::string &path, const std::string &recipeFile) {
   if (path.empty() || fs::path(path).is_absolute()) return path;
@@ -13,7 +23,7 @@ std::string absolutePath(const std::string &path, const std::string &recipeFile)
   fs::path here = fs::absolute(path, failure).lexically_normal();
   if (recipeFile.empty()) return here.string();
   fs::path beside = (fs::absolute(recipeFile, failure).parent_path() / path).lexically_normal();
-  return fs::exists(beside, failure) || !fs::exists(here, failure) ? beside.string() : here.string();
+  return isThere(beside) || !isThere(here) ? beside.string() : here.string();
 }
 
 void findLengthDims(MapReader &reader, Recipe &recipe) {

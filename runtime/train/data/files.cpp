@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <glob.h>
 
 namespace fs = std::filesystem;
 
@@ -13,15 +12,6 @@ namespace {
 bool isGlob(const std::string &path) {
   std::error_code failure;
   return path.find_first_of("*?[") != std::string::npos && !fs::exists(path, failure);
-}
-
-std::vector<std::string> matchesOf(const std::string &pattern) {
-  std::vector<std::string> found;
-  glob_t matches = {};
-  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches) == 0)
-    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  ::globfree(&matches);
-  return found;
 }
 
 } // namespace
