@@ -37,7 +37,7 @@ Result<fs::path> stateFolder() {
 
 // Nobody else could have written it.
 bool isOwn(const fs::path &path, mode_t kind) {
-  struct stat known {};
+  struct stat known{};
   return ::lstat(path.c_str(), &known) == 0 && (known.st_mode & S_IFMT) == kind && known.st_uid == ::geteuid() &&
          (known.st_mode & 022) == 0;
 }
@@ -69,9 +69,12 @@ std::string dataLine(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
   std::string line;
   for (size_t at = yaml.find("path:"); at != std::string::npos; at = yaml.find("path:", at + 5)) {
-    const bool isList = yaml.find_first_not_of(' ', at + 5) == yaml.find('[', at);
-    const size_t end = isList ? yaml.find(']', at) : yaml.find_first_of(",}\n", at);
-    line += (line.empty() ? ", data from" : " and") + yaml.substr(at + 5, end - at - 5) + (isList ? "]" : "");
+    const size_t begin = yaml.find_first_not_of(' ', at + 5);
+    if (begin == std::string::npos) break;
+    const size_t end = yaml[begin] == '['   ? yaml.find(']', begin) + 1
+                       : yaml[begin] == '"' ? yaml.find('"', begin + 1) + 1
+                                            : yaml.find_first_of(",}\n", begin);
+    line += (line.empty() ? ", data from " : " and ") + yaml.substr(begin, end - begin);
   }
   return line;
 }
