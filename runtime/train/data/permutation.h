@@ -5,6 +5,7 @@
 //     order(0), order(1), ...      // each number below 1000 once
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace cleave::runtime {
