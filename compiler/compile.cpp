@@ -318,8 +318,9 @@ Result<Compiled> compile(const CompileRequest &given) {
   const Result<CompileRequest> whole = completed(given);
   if (!whole) return whole.status();
   const CompileRequest &request = *whole;
-  for (const std::string &path : {absolutePath(request.model), request.recipe.data ? request.recipe.data->path : "",
-                                  request.recipe.init.checkpoint})
+  std::vector<std::string> paths = {absolutePath(request.model), request.recipe.init.checkpoint};
+  if (request.recipe.data) request.recipe.data->addPaths(paths);
+  for (const std::string &path : paths)
     if (!runtime::isUtf8(path))
       return inputError(path + ": a plan holds paths as UTF-8 text, and this one is not: rename it");
   const planner::Device &device = request.cluster.device;

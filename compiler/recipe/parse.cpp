@@ -1,5 +1,5 @@
 #include "compiler/names/yaml_end.h"
-#include "compiler/recipe/yaml_reader.h"
+#include "compiler/recipe/read_data.h"
 #include "runtime/base/url.h"
 #include <algorithm>
 #include <charconv>
@@ -278,17 +278,6 @@ void readInitRule(MapReader &reader, InitRule &rule) {
   reader.numbersOf(rule, initNumbers());
 }
 
-// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there. A URL
-// stays.
-std::string absolutePath(const std::string &path, const std::string &recipeFile) {
-  if (path.empty() || runtime::isUrl(path) || fs::path(path).is_absolute()) return path;
-  std::error_code failure;
-  fs::path here = fs::absolute(path, failure).lexically_normal();
-  if (recipeFile.empty()) return here.string();
-  fs::path beside = (fs::absolute(recipeFile, failure).parent_path() / path).lexically_normal();
-  return fs::exists(beside, failure) || !fs::exists(here, failure) ? beside.string() : here.string();
-}
-
 void readCheckpoint(MapReader &reader, const std::string &kind, const std::string &recipeFile, Init &init) {
   reader.text("path", init.checkpoint);
   if (kind != "safetensors" && !init.checkpoint.empty())
@@ -361,90 +350,6 @@ void readLora(MapReader reader, Lora &lora) {
   lora.alpha = static_cast<double>(lora.rank);
   reader.number("alpha", lora.alpha, {.above = 0});
   reader.number("dropout", lora.dropout, {.least = 0, .below = 1});
-  reader.finish();
-}
-
-// The lengths of a sequence, ascending, and what belongs to them.
-void readLengths(MapReader &reader, Data &data) {
-  reader.integers("lengths", data.lengths);
-  std::ranges::sort(data.lengths);
-  data.lengths.erase(std::unique(data.lengths.begin(), data.lengths.end()), data.lengths.end());
-  reader.texts("length_dims", data.lengthDims);
-  reader.boolean("pack", data.pack);
-  if (reader.has("causal")) reader.boolean("causal", data.causal.emplace());
-  if (reader.has("separator")) reader.integer("separator", data.separator.emplace(), {.least = 0});
-  MapReader pad = reader.map("pad");
-  for (const std::string &key : pad.keys()) pad.number(key, data.pad[key]);
-  if (data.lengths.empty()) {
-    for (const char *key : {"length_dims", "pack", "causal", "separator", "pad"})
-      if (reader.has(key)) reader.fail(key, fmt::format("'data.{}' is for samples of several 'lengths'", key));
-    return;
-  }
-  if (data.lengths.front() < 1) reader.fail("lengths", "'data.lengths' must be 1 or more each");
-  if (data.kind != DataKind::Arrays && data.kind != DataKind::Tokens && data.kind != DataKind::Synthetic)
-    reader.fail("lengths", fmt::format("'data.lengths' is for arrays, tokens and synthetic data, this is {}",
-                                       toString(data.kind)));
-  if (data.block > 0) reader.fail("block", "'data.block' is one length, and 'data.lengths' are several: leave it out");
-  if (data.separator && data.kind != DataKind::Tokens)
-    reader.fail("separator", fmt::format("'data.separator' is for tokens, this is {}", toString(data.kind)));
-  if (!data.separator && data.kind == DataKind::Tokens)
-    reader.fail("lengths", "'data.lengths' of tokens needs 'data.separator', the token that ends a sample");
-}
-
-// Which symbolic dimensions are as long as a sequence is.
-void findLengthDims(MapReader &reader, Recipe &recipe) {
-  Data &data = *recipe.data;
-  const int64_t longest = data.lengths.back();
-  for (const std::string &name : data.lengthDims)
-    if (auto dim = recipe.dims.find(name); dim == recipe.dims.end() || dim->second != longest)
-      reader.fail("data", fmt::format("'dims.{}' must be {}, the longest of 'data.lengths'", name, longest));
-  if (!data.lengthDims.empty()) return;
-  for (const auto &[name, size] : recipe.dims)
-    if (size == longest && name.find("batch") == std::string::npos) data.lengthDims.push_back(name);
-  if (data.lengthDims.empty())
-    reader.fail("data", fmt::format("'data.lengths' ends with {}, and no dimension of 'dims' is that long: give the "
-                                    "model's dimension of positions that size, such as dims: {{seq: {}}}",
-                                    longest, longest));
-}
-
-// What inputs take that the data does not have (runtime/train/data/settings.h has the words, too).
-void readFill(MapReader &reader, Data &data) {
-  static const std::vector<std::string> words = {"tokens", "ones", "zeros", "positions", "segments", "mask"};
-  MapReader fill = reader.map("fill");
-  for (const std::string &key : fill.keys()) {
-    fill.text(key, data.fill[key]);
-    if (std::ranges::find(words, data.fill[key]) == words.end()) fill.unknownWord(key, data.fill[key], words);
-  }
-  if (!data.fill.empty() && data.kind != DataKind::Arrays && data.kind != DataKind::Tokens &&
-      data.kind != DataKind::Chars)
-    reader.fail("fill", fmt::format("'data.fill' is for arrays, tokens and chars, this is {}", toString(data.kind)));
-}
-
-void readData(MapReader reader, const std::string &recipeFile, Data &data) {
-  if (!reader.has("kind"))
-    reader.fail("kind", "'data' needs a 'kind': arrays, tokens, chars, cifar10, images or synthetic");
-  reader.word("kind", data.kind);
-  reader.text("path", data.path);
-  data.path = absolutePath(data.path, recipeFile);
-  if (data.path.empty() && data.kind != DataKind::Synthetic)
-    reader.fail("path", fmt::format("'data' of kind {} needs a 'path'", toString(data.kind)));
-  reader.integer("block", data.block, {.least = 1});
-  reader.number("train_split", data.trainSplit, {.above = 0, .most = 1});
-  reader.integer("truncate", data.truncate, {.least = 0});
-  reader.boolean("shuffle", data.shuffle);
-  reader.boolean("drop_last", data.dropLast);
-  reader.text("dtype", data.dtype);
-  reader.integer("samples", data.samples, {.least = 1});
-  reader.integer("size", data.size, {.least = 1, .most = 1 << 16});
-  reader.numbers("mean", data.mean);
-  reader.numbers("std", data.std, {.above = 0});
-  MapReader fields = reader.map("fields");
-  for (const std::string &key : fields.keys()) fields.text(key, data.fields[key]);
-  readFill(reader, data);
-  readLengths(reader, data);
-  static const std::vector<std::string> types = {"uint16", "uint32", "int32", "int64"};
-  if (!data.dtype.empty() && std::find(types.begin(), types.end(), data.dtype) == types.end())
-    reader.unknownWord("dtype", data.dtype, types);
   reader.finish();
 }
 
@@ -612,7 +517,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   int64_t seed = 0;
   reader.integer("seed", seed, {.least = 0});
   recipe.seed = static_cast<uint64_t>(seed);
-  if (reader.has("data")) readData(reader.map("data"), file, recipe.data.emplace());
+  if (reader.has("data")) readData(source, reader.map("data"), file, recipe.data.emplace());
   if (reader.has("ema")) {
     MapReader ema = reader.map("ema");
     recipe.ema.emplace();

@@ -8,6 +8,7 @@
 //     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
 #pragma once
 #include "runtime/base/status.h"
+#include "runtime/train/data/augment.h"
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -53,7 +54,8 @@ enum class AdamForm { Pytorch, Onnx };
 // begins at 0); no correction at all.
 enum class BiasCorrection { FromOne, FromZero, None };
 enum class MetricKind { Accuracy, TopK, F1, Confusion, MeanAbsoluteError, Perplexity, Mean };
-enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
+enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Mixture, Synthetic };
+enum class LastBatch { Repeat, Drop }; // of an epoch whose samples do not fill it
 
 struct Labels {
   std::string name = "labels";      // the new model input
@@ -180,13 +182,15 @@ struct Dropout {
 
 struct Data {
   DataKind kind = DataKind::Synthetic;
-  std::string path;  // absolute once parsed: relative paths start at the recipe's folder, else at the current one
+  // Files, folders and globs; absolute once parsed: relative paths start at the recipe's folder, else at the current
+  // one.
+  std::vector<std::string> paths;
   int64_t block = 0; // chars, tokens: sequence length; 0: from the model's input
   double trainSplit =
       1.0;              // chars, tokens, arrays, images (of each class): this leading part trains, the rest evaluates
   int64_t truncate = 0; // chars, tokens: use only this many symbols; 0: all
   bool shuffle = true;
-  bool dropLast = false;
+  LastBatch lastBatch = LastBatch::Repeat;
   std::string dtype;                         // tokens: uint16 | uint32 | int32 | int64; empty: uint16
   int64_t size = 0;                          // images: what the shorter side becomes; 0: the model's size
   std::vector<double> mean, std;             // images: of one channel or of each; empty: 0 and 1
@@ -199,7 +203,17 @@ struct Data {
   std::optional<bool> causal;                // of lengths: whether a mask that is made is; none: of tokens it is
   std::optional<int64_t> separator;          // tokens: the token that ends a sample, where they have several lengths
   std::map<std::string, double> pad;         // of lengths: input or label name -> what stands behind a sample's end
+  std::optional<runtime::Augment> augment;   // images, cifar10
+  double mixup = 0, cutmix = 0;              // the alpha of each; 0: none
+  std::vector<Data> sources;                 // of a mixture
+  double weight = 1;                         // of a source
   std::string where;
+
+  // Those of its sources, too.
+  void addPaths(std::vector<std::string> &all) const {
+    all.insert(all.end(), paths.begin(), paths.end());
+    for (const Data &source : sources) source.addPaths(all);
+  }
 };
 
 // A moving average of the weights, which the evaluation reads.
@@ -317,5 +331,6 @@ std::string toString(ScheduleKind kind);
 std::string toString(Anneal kind);
 std::string toString(DataKind kind);
 std::string toString(const Metric &metric); // its kind: "accuracy", "top_5"
+std::string toString(LastBatch kind);
 
 } // namespace cleave::recipe

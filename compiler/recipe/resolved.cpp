@@ -153,12 +153,42 @@ void writeInit(MapWriter &to, const Init &init) {
   to.out << YAML::EndSeq;
 }
 
-void writeData(MapWriter &to, const Data &data) {
+void writeAugment(MapWriter &to, const runtime::Augment &augment) {
+  if (augment.resizedCrop)
+    to.map("random_resized_crop",
+           [&] { to.numbers("scale", augment.resizedCrop->scale).numbers("ratio", augment.resizedCrop->ratio); });
+  if (augment.cropPadding > 0) to.integer("crop_padding", augment.cropPadding);
+  to.number("flip", augment.flip);
+  to.map("color_jitter", [&] {
+    to.number("brightness", augment.brightness).number("contrast", augment.contrast);
+    to.number("saturation", augment.saturation).number("hue", augment.hue);
+  });
+}
+
+void writeData(MapWriter &to, const Data &data, bool isSource);
+
+void writeSources(MapWriter &to, const std::vector<Data> &sources) {
+  to.out << YAML::Key << "sources" << YAML::Value << YAML::BeginSeq;
+  for (const Data &source : sources) {
+    to.out << YAML::BeginMap;
+    to.number("weight", source.weight);
+    writeData(to, source, true);
+    to.out << YAML::EndMap;
+  }
+  to.out << YAML::EndSeq;
+}
+
+void writeData(MapWriter &to, const Data &data, bool isSource = false) {
   to.word("kind", toString(data.kind));
-  if (!data.path.empty()) to.text("path", data.path);
+  if (data.kind == DataKind::Mixture) {
+    to.boolean("shuffle", data.shuffle);
+    return writeSources(to, data.sources);
+  }
+  if (data.paths.size() == 1) to.text("path", data.paths.front());
+  if (data.paths.size() > 1) to.texts("path", data.paths);
   if (data.block > 0) to.integer("block", data.block);
   to.number("train_split", data.trainSplit).integer("truncate", data.truncate);
-  to.boolean("shuffle", data.shuffle).boolean("drop_last", data.dropLast);
+  if (!isSource) to.boolean("shuffle", data.shuffle).word("last_batch", toString(data.lastBatch));
   if (!data.dtype.empty()) to.word("dtype", data.dtype);
   if (data.samples > 0) to.integer("samples", data.samples);
   if (data.size > 0) to.integer("size", data.size);
@@ -172,6 +202,9 @@ void writeData(MapWriter &to, const Data &data) {
     to.map("fill", [&] {
       for (const auto &[field, word] : data.fill) to.text(field.c_str(), word);
     });
+  if (data.augment) to.map("augment", [&] { writeAugment(to, *data.augment); });
+  for (auto [key, value] : {std::pair("mixup", data.mixup), std::pair("cutmix", data.cutmix)})
+    if (value > 0) to.number(key, value);
   if (data.lengths.empty()) return;
   to.integers("lengths", data.lengths).texts("length_dims", data.lengthDims).boolean("pack", data.pack);
   to.boolean("causal", data.causal.value_or(data.kind == DataKind::Tokens));

@@ -114,10 +114,15 @@ template <> std::span<const Word<MetricKind>> words() {
                                                {MetricKind::Mean, "mean"}};
   return table;
 }
+template <> std::span<const Word<LastBatch>> words() {
+  static constexpr Word<LastBatch> table[] = {{LastBatch::Repeat, "repeat"}, {LastBatch::Drop, "drop"}};
+  return table;
+}
 template <> std::span<const Word<DataKind>> words() {
-  static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"}, {DataKind::Tokens, "tokens"},
-                                             {DataKind::Chars, "chars"},   {DataKind::Cifar10, "cifar10"},
-                                             {DataKind::Images, "images"}, {DataKind::Synthetic, "synthetic"}};
+  static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"},      {DataKind::Tokens, "tokens"},
+                                             {DataKind::Chars, "chars"},        {DataKind::Cifar10, "cifar10"},
+                                             {DataKind::Images, "images"},      {DataKind::Mixture, "mixture"},
+                                             {DataKind::Synthetic, "synthetic"}};
   return table;
 }
 
@@ -156,5 +161,6 @@ std::string toString(DataKind kind) { return wordOf(kind); }
 std::string toString(const Metric &metric) {
   return metric.kind == MetricKind::TopK ? "top_" + std::to_string(metric.k) : wordOf(metric.kind);
 }
+std::string toString(LastBatch kind) { return wordOf(kind); }
 
 } // namespace cleave::recipe

@@ -174,6 +174,8 @@ const std::map<std::string, std::string> &otherWords() {
       {"optimizer.beta1", "both are in optimizer.betas: [0.9, 0.999]"},
       {"optimizer.max_grad_norm", "gradients are clipped by clip_norm, beside optimizer"},
       {"gradient_accumulation_steps", "accumulate gradients with --microbatches N"},
+      {"data.drop_last", "the key is data.last_batch: drop"},
+      {"smaller", "a step is compiled for one batch size: `repeat` fills the last batch, and `drop` leaves it out"},
       {"batch_size", "the global batch is dims: {batch: N}"},
   };
   return words;

@@ -1,5 +1,6 @@
 #include "runtime/base/folder.h"
 #include <fmt/format.h>
+#include <glob.h>
 
 namespace fs = std::filesystem;
 
@@ -21,6 +22,15 @@ Result<fs::file_type> fileTypeOf(const fs::path &path) {
   if (type == fs::file_type::none)
     return inputError(fmt::format("{}: cannot be read: {}", path.string(), failure.message()));
   return type;
+}
+
+std::vector<std::string> matchesOf(const std::string &pattern) {
+  std::vector<std::string> found;
+  glob_t matches = {};
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches) == 0)
+    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  ::globfree(&matches);
+  return found;
 }
 
 } // namespace cleave::runtime

@@ -276,7 +276,7 @@ const char *cleave_data_path(const char *plan_path) {
     found.clear();
     if (yaml.empty()) return Status::ok();
     CLEAVE_ASSIGN_OR_RETURN(const DataSettings settings, parseDataSettings(yaml));
-    found = settings.path;
+    if (settings.paths.size() == 1) found = settings.paths.front();
     return Status::ok();
   });
   return status == 0 ? found.c_str() : nullptr;

@@ -64,11 +64,19 @@ Status trustDigest(const std::string &digest) {
   return Status::ok();
 }
 
-// Where the path of a recipe's `data` map is, for a person.
+// Where the paths of a recipe's `data` map are, for a person.
 std::string dataLine(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
-  const size_t at = yaml.find("path:");
-  return at == std::string::npos ? "" : ", data from " + yaml.substr(at + 5, yaml.find_first_of(",}\n", at) - at - 5);
+  std::string line;
+  for (size_t at = yaml.find("path:"); at != std::string::npos; at = yaml.find("path:", at + 5)) {
+    const size_t begin = yaml.find_first_not_of(' ', at + 5);
+    if (begin == std::string::npos) break;
+    const size_t end = yaml[begin] == '['   ? yaml.find(']', begin) + 1
+                       : yaml[begin] == '"' ? yaml.find('"', begin + 1) + 1
+                                            : yaml.find_first_of(",}\n", begin);
+    line += (line.empty() ? ", data from " : " and ") + yaml.substr(begin, end - begin);
+  }
+  return line;
 }
 
 std::string weightsLine(const plan::Plan &plan) {

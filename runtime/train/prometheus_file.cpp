@@ -3,6 +3,7 @@
 #include "runtime/train/metric_values.h"
 #include <cmath>
 #include <fmt/format.h>
+#include <tuple>
 
 namespace cleave::runtime {
 namespace {
@@ -24,6 +25,16 @@ std::string escaped(const std::string &text) {
   return out;
 }
 
+// Keys with a name of the recipe's in them are series with a label: {"cleave_grad_norm_of_group", "{group=\"heads\"}"}.
+std::pair<std::string, std::string> seriesOf(const std::string &key) {
+  constexpr std::tuple<std::string_view, const char *, const char *> named[] = {
+      {"grad_norm.", "cleave_grad_norm_of_group", "group"}, {"eval_", "cleave_eval_metric", "metric"}};
+  for (const auto &[prefix, name, label] : named)
+    if (key.starts_with(prefix) && key != "eval_loss")
+      return {name, fmt::format("{{{}=\"{}\"}}", label, escaped(key.substr(prefix.size())))};
+  return {"cleave_" + key, ""};
+}
+
 } // namespace
 
 void takeLatest(StepMetrics &latest, const StepMetrics &step) {
@@ -38,15 +49,12 @@ void takeLatest(StepMetrics &latest, const StepMetrics &step) {
 
 std::string prometheusText(const StepMetrics &latest) {
   if (latest.step == 0) return "# no step is done yet\n";
-  const std::string group = "grad_norm.";
   std::string text, last;
   for (const auto &[key, meaning, value] : metricValues(latest)) {
-    if (value.is_null()) continue;
-    const bool isOfGroup = key.starts_with(group);
-    const std::string name = "cleave_" + (isOfGroup ? "grad_norm_of_group" : key);
+    if (!value.is_number()) continue;
+    const auto [name, label] = seriesOf(key);
     if (name != last) text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", name, meaning);
     last = name;
-    const std::string label = isOfGroup ? fmt::format("{{group=\"{}\"}}", escaped(key.substr(group.size()))) : "";
     text += fmt::format("{}{} {}\n", name, label, numberOf(value));
   }
   return text;

@@ -6,6 +6,7 @@
 #include "runtime/plan/routine.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/data/lengths.h"
+#include "runtime/train/data/mixing.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -61,30 +62,27 @@ std::string StepData::digest() const {
 
 Status StepData::openDataset(const StepDataOptions &options) {
   const plan::Training &training = source.training();
-  try {
-    if (training.data_yaml().empty() && !options.path) return Status::ok(); // the caller binds arrays
-    CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
-                            openData(training.data_yaml(), fields.back(),
-                                     {options.path.value_or(""), training.seed(), options.evaluatesAll}));
-    if (options.evaluatesAll && !opened.evaluation) evaluated = &DataSource::train;
-    for (size_t length = 0; length + 1 < fields.size(); ++length) {
-      DataSource &shorter = data.emplace_back();
-      shorter.train = opened.train->atLength(fields[length]);
-      if (opened.evaluation) shorter.evaluation = opened.evaluation->atLength(fields[length]);
-      if (!shorter.train) return inputError("samples of several lengths: data of this kind has one length only");
-    }
-    data.push_back(std::move(opened));
-    YAML::Node map = YAML::Load(training.data_yaml());
-    bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
-    if (train()->size() < 1) return inputError("the training data has no sample");
-    if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
-    if (!options.evaluatesAll) CLEAVE_RETURN_IF_ERROR(checkHeldOut(rules, data.back()));
-    SamplerOptions order{training.global_batch(), training.seed(), train()->shuffle(), dropLast};
-    if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
-    sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
-  } catch (const YAML::Exception &error) {
-    return inputError(fmt::format("the plan's data map is not valid: {}", error.what()));
+  if (training.data_yaml().empty() && !options.path) return Status::ok(); // the caller binds arrays
+  CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
+                          openData(training.data_yaml(), fields.back(), {options.path.value_or(""), training.seed(), options.evaluatesAll}));
+  if (options.evaluatesAll && !opened.evaluation) evaluated = &DataSource::train;
+  for (size_t length = 0; length + 1 < fields.size(); ++length) {
+    DataSource &shorter = data.emplace_back();
+    shorter.train = opened.train->atLength(fields[length]);
+    if (opened.evaluation) shorter.evaluation = opened.evaluation->atLength(fields[length]);
+    if (!shorter.train) return inputError("samples of several lengths: data of this kind has one length only");
   }
+  data.push_back(std::move(opened));
+  if (train()->size() < 1) return inputError("the training data has no sample");
+  if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
+  if (!options.evaluatesAll) CLEAVE_RETURN_IF_ERROR(checkHeldOut(rules, data.back()));
+  SamplerOptions order{.batch = training.global_batch(),
+                       .seed = training.seed(),
+                       .shuffle = train()->shuffle(),
+                       .dropLast = data.back().lastBatch == "drop",
+                       .shares = train()->shares()};
+  if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
+  sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
   return Status::ok();
 }
 
@@ -215,7 +213,7 @@ Status StepData::restore(const SamplerState &state, int64_t step) {
 // Takes the samples of a batch.
 Status StepData::draw(Feeds &feeds, Sampler *order) {
   feeds.indices.clear();
-  if (order) feeds.before = order->state();
+  if (order) feeds.before = order->state(), feeds.firstTurn = order->turn();
   const std::vector<Field> &known = fields.back();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
     std::span<const int64_t> indices;
@@ -241,17 +239,29 @@ Status StepData::beginFill(Feeds &feeds, Part part) {
   CLEAVE_RETURN_IF_ERROR(chooseLength(feeds, data.empty() ? nullptr : (data.back().*part).get()));
   if (data.empty()) return Status::ok();
   const Dataset *from = (data[feeds.length].*part).get();
-  if (!isReadBeside(*from)) return read(feeds, *from, 0, 1);
+  const bool trains = part != evaluated;
+  if (!isReadBeside(*from)) return read(feeds, *from, trains, 0, 1);
   // Half of the cores: the others are the step's, or other processes'.
   const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
   for (int64_t number = 0; number < parts; ++number)
-    feeds.reading.push_back(std::async(
-        std::launch::async, [this, &feeds, from, number, parts] { return read(feeds, *from, number, parts); }));
+    feeds.reading.push_back(std::async(std::launch::async, [this, &feeds, from, trains, number, parts] {
+      return read(feeds, *from, trains, number, parts);
+    }));
   return Status::ok();
 }
 
+// The samples [begin, begin + count) of the batch.
+Status StepData::fillSamples(const Feeds &feeds, const Dataset &from, bool trains, size_t field, size_t begin,
+                             size_t count, std::byte *out) const {
+  const std::span<const int64_t> indices = std::span(feeds.indices).subspan(begin, count);
+  if (!trains) return from.fill(field, indices, out);
+  if (const auto &mixing = data.back().mixing)
+    return mixing->fill(from, field, feeds.indices, feeds.firstTurn, begin, count, out);
+  return from.fillTraining(field, indices, feeds.firstTurn + begin, out);
+}
+
 // The samples of one part of each microbatch, into the inputs that this process reads.
-Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts) {
+Status StepData::read(Feeds &feeds, const Dataset &from, bool trains, int64_t part, int64_t parts) {
   const int64_t samples = static_cast<int64_t>(feeds.indices.size()) / feeds.microbatches;
   const int64_t begin = samples * part / parts, count = samples * (part + 1) / parts - begin;
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
@@ -263,14 +273,17 @@ Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t p
           CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, std::span(&one, 1), feed.bytes.data()));
         continue;
       }
-      std::span<const int64_t> indices(feeds.indices.data() + microbatch * samples + begin, static_cast<size_t>(count));
+      auto fill = [&](std::byte *to) {
+        return fillSamples(feeds, from, trains, feed.field, static_cast<size_t>(microbatch * samples + begin),
+                           static_cast<size_t>(count), to);
+      };
       std::byte *out = feed.bytes.data() + microbatch * feed.microbatchBytes();
       if (feed.outer == 1) {
-        CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, out + begin * feed.sampleBytes));
+        CLEAVE_RETURN_IF_ERROR(fill(out + begin * feed.sampleBytes));
         continue;
       }
       std::vector<std::byte> rows(static_cast<size_t>(count * feed.sampleBytes));
-      CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, rows.data()));
+      CLEAVE_RETURN_IF_ERROR(fill(rows.data()));
       const int64_t piece = feed.sampleBytes / feed.outer;
       for (int64_t sample = 0; sample < count; ++sample)
         for (int64_t o = 0; o < feed.outer; ++o)
@@ -399,7 +412,7 @@ Status StepData::evaluate(Executor &engine, int64_t step, int64_t batches, Evalu
                 runsOfBatch = std::max<int64_t>(1, source.training().global_batch() / std::max<int64_t>(1, samples));
   int64_t runs = std::max<int64_t>(1, heldOut()->size() / std::max<int64_t>(1, samples));
   if (batches > 0) runs = std::min(batches, std::max<int64_t>(1, runs / runsOfBatch)) * runsOfBatch;
-  Sampler order(heldOut()->size(), {.batch = samples * runsOfBatch, .seed = source.training().seed(), .shuffle = false});
+  Sampler order(heldOut()->size(), {.batch = samples * runsOfBatch, .seed = source.training().seed(), .shuffle = false, .shares = heldOut()->shares()});
   for (int64_t run = 0; run < runs; ++run) {
     CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
     CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, evaluated));

@@ -53,9 +53,7 @@ public:
   int64_t stepsOfEpoch() const; // 0 without data
   std::string digest() const;   // of the number of training samples and some of them: what processes compare
   // Samples that an epoch has twice, so that its last batch is whole.
-  int64_t repeatedSamples() const {
-    return sampler ? std::max<int64_t>(0, sampler->samplesPerEpoch() - train()->size()) : 0;
-  }
+  int64_t repeatedSamples() const { return sampler ? sampler->repeatedSamples() : 0; }
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
   const EvaluationRules &evaluationRules() const { return rules; }
   bool evaluates() const { return rules.every > 0 && heldOut(); }
@@ -119,6 +117,7 @@ private:
     std::vector<const std::byte *> pointers; // as Executor::run takes them
     std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
     SamplerState before;                     // of the sampler, when it gave them
+    uint64_t firstTurn = 0;                  // of the first of them, among all that the training takes
     std::vector<std::future<Status>> reading;
   };
   Status openDataset(const StepDataOptions &options);
@@ -132,7 +131,9 @@ private:
   Status begin(int64_t step);
   Status draw(Feeds &feeds, Sampler *order);
   Status beginFill(Feeds &feeds, Part part);
-  Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
+  Status read(Feeds &feeds, const Dataset &from, bool trains, int64_t part, int64_t parts);
+  Status fillSamples(const Feeds &feeds, const Dataset &from, bool trains, size_t field, size_t begin, size_t count,
+                     std::byte *out) const;
   Status endFill(Feeds &feeds);
   int64_t boundBytes(const Feed &feed) const;
   Status checkBound(const std::string &input, const std::vector<int64_t> &wanted, int64_t bytes) const;

@@ -230,8 +230,8 @@ Status PlanTrainer::openState() {
   CLEAVE_RETURN_IF_ERROR(goOn());
   if (const int64_t repeated = data->repeatedSamples(); repeated > 0)
     note(fmt::format(
-        "{} {} repeated in each epoch, so that its last batch is whole (data.drop_last leaves the rest out)", repeated,
-        repeated == 1 ? "sample is" : "samples are"));
+        "{} {} repeated in each epoch, so that its last batch is whole (data.last_batch: drop leaves the rest out)",
+        repeated, repeated == 1 ? "sample is" : "samples are"));
   if (std::string filled = data->filled(); !filled.empty()) note("inputs that the data does not have: " + filled);
   if (!resumedFrom.empty()) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));

@@ -105,6 +105,13 @@ def data(seeds):
     seeds.add("tokens", bytes([6]) + texts.astype(numpy.int32).tobytes())
     seeds.add("tokens", bytes([7]) + npy(texts))
     seeds.add("tokens", bytes([5]) + bytes([7]) + bytes(3072))
+    for way, kind in (((20240520, 1, 40), numpy.uint16), ((20240801, 7, 40), numpy.uint32)):
+        seeds.add("tokens", bytes([8]) + numpy.array(way + 253 * (0,), numpy.int32).tobytes() + tokens.astype(kind).tobytes())
+    lengths, documents = numpy.array([3, 20, 17], numpy.int32), numpy.array([0, 1, 3])
+    for way, code, kind in ((9, 8, numpy.uint16), (10, 4, numpy.int32)):
+        pointers = (lengths.cumsum() - lengths) * numpy.dtype(kind).itemsize
+        index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, 3, 3) + lengths.tobytes() + pointers.tobytes() + documents.tobytes()
+        seeds.add("tokens", bytes([way]) + joined([index, tokens.astype(kind).tobytes()]))
     for path in (TEST / "golden" / "images" / "pictures").rglob("*.*"):
         seeds.add("images", path.read_bytes())
 

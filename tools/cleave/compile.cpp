@@ -1,18 +1,17 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "compiler/report/comparison.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/folder.h"
 #include "runtime/check/proof/prove.h"
 #include "runtime/check/verify/compare.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
+#include "runtime/train/data/files.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/settings.h"
 #include "runtime/train/step_data.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
-#include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <optional>
@@ -97,20 +96,18 @@ Status writePlan(const plan::Plan &plan, const std::string &output, const std::o
 }
 
 // The inputs that the recipe's data does not have and Cleave fills; or why `cleave run` would refuse the data. Data
-// that is not here, or that the recipe does not name, is not looked at: the run may be elsewhere. Nor is a large file,
-// which takes long to look through.
+// that is not here, or that the recipe does not name, is not looked at: the run may be elsewhere. Nor are large files,
+// which take long to look through.
 Result<std::string> checkData(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
   if (yaml.empty()) return std::string();
   auto settings = runtime::parseDataSettings(yaml);
   if (!settings) return settings.status();
   constexpr uintmax_t large = uintmax_t(1) << 30; // bytes
-  const auto type = runtime::fileTypeOf(settings->path);
-  if (!type) return type.status();
-  if (settings->path.empty() || *type == std::filesystem::file_type::not_found) return std::string();
-  if (std::error_code error;
-      *type == std::filesystem::file_type::regular && std::filesystem::file_size(settings->path, error) > large)
-    return std::string();
+  const std::vector<std::string> paths = runtime::allPaths(*settings);
+  auto bytes = runtime::fileBytes(paths);
+  if (!bytes) return bytes.status();
+  if (paths.empty() || !*bytes || **bytes > large) return std::string();
   auto fields = runtime::fieldsOf(plan);
   if (!fields) return fields.status();
   auto opened = runtime::openData(yaml, fields->back());

@@ -1,6 +1,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/data/array.h"
+#include "runtime/train/data/files.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/ragged.h"
 #include "runtime/train/data/sequence.h"
@@ -16,18 +17,20 @@ class ArrayDataset : public Dataset {
 public:
   ArrayDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<RaggedSource> sources,
                int64_t samples)
-      : Dataset(std::move(fields), settings.shuffle), path(settings.path), sources(std::move(sources)),
-        samples(samples) {}
+      : Dataset(std::move(fields), settings.shuffle), sources(std::move(sources)), samples(samples) {}
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {
       if (of.withoutSamples) index = 0;
-      if (const RaggedSource &from = sources[field]; from.array)
-        CLEAVE_RETURN_IF_ERROR(convertElements(*from.array, index * of.elements(), of.elements(), of.dtype, out));
-      else
+      const RaggedSource &from = sources[field];
+      if (from.array.empty())
         make(of, from.content, out);
-      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, path, index));
+      else
+        CLEAVE_RETURN_IF_ERROR(from.array.convert(index * of.elements(), of.elements(), of.dtype, out));
+      const auto [path, element] = from.array.placeOf(index * of.elements());
+      CLEAVE_RETURN_IF_ERROR(
+          checkRange(of, {out, static_cast<size_t>(of.bytes())}, path, element / std::max<int64_t>(1, of.elements())));
       out += of.bytes();
     }
     return Status::ok();
@@ -42,16 +45,20 @@ private:
                   out + i * unit);
   }
 
-  std::string path;
   std::vector<RaggedSource> sources;
   int64_t samples;
 };
 
-Status noArray(const Field &field, const std::string &wanted, const DataSettings &settings,
-               const std::map<std::string, Array> &file) {
+// The arrays of one file.
+struct ArrayFile {
+  std::string path;
+  std::map<std::string, Array> arrays;
+};
+
+Status noArray(const Field &field, const std::string &wanted, const ArrayFile &file) {
   std::vector<std::string> names;
-  for (const auto &[name, array] : file) names.push_back(name);
-  return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}{}", settings.path, wanted,
+  for (const auto &[name, array] : file.arrays) names.push_back(name);
+  return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}{}", file.path, wanted,
                                 field.label ? "labels" : "input", fmt::join(names, ", "),
                                 field.label ? "" : "; or " + fillAdvice(field.name)));
 }
@@ -63,22 +70,30 @@ struct FoundArray {
   const Array *array = nullptr;
   Content content = Content::Given;
 };
-Result<FoundArray> arrayFor(const Field &field, const DataSettings &settings,
-                            const std::map<std::string, Array> &file) {
+Result<FoundArray> arrayFor(const Field &field, const DataSettings &settings, const ArrayFile &file) {
   auto renamed = settings.fields.find(field.name);
   FoundArray result{renamed == settings.fields.end() ? field.name : renamed->second};
-  auto found = file.find(result.name);
-  if (found == file.end() || settings.fill.contains(field.name)) {
+  auto found = file.arrays.find(result.name);
+  if (found == file.arrays.end() || settings.fill.contains(field.name)) {
     result.content = contentOf(field, settings);
     if (std::ranges::count(std::array{Content::Given, Content::Tokens, Content::NextTokens}, result.content))
-      return noArray(field, result.name, settings, file);
+      return noArray(field, result.name, file);
     return result;
   }
   result.array = &found->second;
   // Whether the types convert shows on no elements at all.
   if (Status converts = convertElements(*result.array, 0, 0, field.dtype, nullptr); !converts)
-    return inputError(fmt::format("{}: array '{}': {}", settings.path, result.name, converts.message()));
+    return inputError(fmt::format("{}: array '{}': {}", file.path, result.name, converts.message()));
   return result;
+}
+
+// An input that one file has and another does not would be filled in some samples.
+Status checkSource(const Field &field, const RaggedSource &source, const FoundArray &found, const ArrayFile &file,
+                   bool isFirst) {
+  if (isFirst || source.array.empty() == !found.array) return Status::ok();
+  return inputError(fmt::format("{}: {} an array '{}', and the files before it {}", file.path,
+                                found.array ? "has" : "has not", found.name,
+                                found.array ? "have none for input '" + field.name + "'" : "have one"));
 }
 
 std::vector<int64_t> withoutOnes(std::span<const int64_t> shape) {
@@ -118,84 +133,129 @@ Status checkRowsAreOne(const Array &array, const Field &field, const std::string
 // Sample i has the elements offsets[i] up to, without it, offsets[i + 1] of the others.
 constexpr const char *offsetsName = "offsets";
 
-Result<std::vector<SamplePart>> samplesAt(const std::map<std::string, Array> &file, const std::string &path) {
-  auto found = file.find(offsetsName);
-  if (found == file.end() || found->second.shape.size() != 1 || isFloat(found->second.dtype))
+// The samples of one file, whose first element is number `first` of all.
+Status addSamples(const ArrayFile &file, int64_t first, std::vector<SamplePart> &samples) {
+  auto found = file.arrays.find(offsetsName);
+  if (found == file.arrays.end() || found->second.shape.size() != 1 || isFloat(found->second.dtype))
     return inputError(fmt::format("{}: samples of several lengths need an array '{}' of integers: sample i is elements "
                                   "offsets[i] up to offsets[i + 1] of the others",
-                                  path, offsetsName));
+                                  file.path, offsetsName));
   std::vector<int64_t> offsets(static_cast<size_t>(found->second.shape[0]));
   CLEAVE_RETURN_IF_ERROR(
       convertElements(found->second, 0, std::ssize(offsets), plan::I64, reinterpret_cast<std::byte *>(offsets.data())));
-  std::vector<SamplePart> samples;
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] <= offsets[i - 1] || offsets[0] < 0)
-      return inputError(fmt::format("{}: '{}' must rise, it has {} and then {} at {}", path, offsetsName,
+      return inputError(fmt::format("{}: '{}' must rise, it has {} and then {} at {}", file.path, offsetsName,
                                     offsets[i - 1], offsets[i], i));
-    samples.push_back({offsets[i - 1], offsets[i] - offsets[i - 1]});
+    samples.push_back({first + offsets[i - 1], offsets[i] - offsets[i - 1]});
   }
-  return samples;
+  return Status::ok();
+}
+
+// So many elements of an array, from its beginning on.
+Array leading(Array array, int64_t elements) {
+  array.bytes = array.bytes.first(static_cast<size_t>(elements * byteSize(array.dtype)));
+  return array;
 }
 
 Result<DataSource> openRaggedArrays(const DataSettings &settings, const std::vector<Field> &fields,
-                                    const std::map<std::string, Array> &file) {
-  CLEAVE_ASSIGN_OR_RETURN(std::vector<SamplePart> samples, samplesAt(file, settings.path));
-  const int64_t elements = samples.empty() ? 0 : samples.back().begin + samples.back().count;
-  std::vector<RaggedSource> sources;
-  for (const Field &field : fields) {
-    CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(field, settings, file));
-    const auto &[wanted, array, content] = found;
-    RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
-    if (!array) continue;
-    source.array = *array;
-    const int64_t rows = field.lengthDims.empty() ? std::ssize(samples) : elements;
-    const int64_t inner =
-        field.elements() / (field.lengthDims.empty() ? 1 : std::max<int64_t>(1, field.shape[field.lengthDims.front()]));
-    if (elementCount(array->shape) / std::max<int64_t>(1, inner) < rows ||
-        (!array->shape.empty() && array->shape[0] < rows))
-      return inputError(fmt::format("{}: array '{}' is {}; {} of {} numbers are needed", settings.path, wanted,
-                                    describe(*array), rows, inner));
+                                    const std::vector<ArrayFile> &files) {
+  std::vector<SamplePart> samples;
+  std::vector<RaggedSource> sources(fields.size());
+  int64_t first = 0; // element of the file
+  for (const ArrayFile &file : files) {
+    const int64_t before = std::ssize(samples);
+    CLEAVE_RETURN_IF_ERROR(addSamples(file, first, samples));
+    const int64_t here = std::ssize(samples) - before;
+    const int64_t elements = here == 0 ? 0 : samples.back().begin + samples.back().count - first;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const Field &field = fields[i];
+      CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(field, settings, file));
+      CLEAVE_RETURN_IF_ERROR(checkSource(field, sources[i], found, file, &file == files.data()));
+      sources[i].content = found.content;
+      if (!found.array) continue;
+      const int64_t rows = field.lengthDims.empty() ? here : elements;
+      const int64_t inner =
+          field.elements() /
+          (field.lengthDims.empty() ? 1 : std::max<int64_t>(1, field.shape[field.lengthDims.front()]));
+      if (elementCount(found.array->shape) / std::max<int64_t>(1, inner) < rows ||
+          (!found.array->shape.empty() && found.array->shape[0] < rows))
+        return inputError(fmt::format("{}: array '{}' is {}; {} of {} numbers are needed", file.path, found.name,
+                                      describe(*found.array), rows, inner));
+      sources[i].array.add(leading(*found.array, rows * inner), file.path);
+    }
+    first += elements;
   }
   return makeRagged(settings, fields, std::move(sources), std::move(samples));
+}
+
+// Adds one file's array of a field. `samples`: of the file, as the arrays before it have; -1: none came yet.
+Status addArray(const Field &field, const FoundArray &found, const ArrayFile &file, int64_t &samples,
+                RaggedSource &source) {
+  const Array &array = *found.array;
+  const bool once = field.withoutSamples && isWhole(array, field);
+  const int64_t count = once ? samples : samplesIn(array, field);
+  if (count < 0 && !once) {
+    // One dimension more, of numbers where class numbers are due.
+    const bool isOneHot = !isFloat(field.dtype) && array.shape.size() == field.shape.size() + 2;
+    return inputError(fmt::format(
+        "{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples{}{}] is needed{}", file.path,
+        found.name, describe(array), name(field.dtype), fmt::join(field.shape, ", "), field.shape.empty() ? "" : ", ",
+        fmt::join(field.shape, ", "), isOneHot ? "; of one-hot labels take .argmax(axis=-1)" : ""));
+  }
+  if (field.withoutSamples && !once)
+    CLEAVE_RETURN_IF_ERROR(checkRowsAreOne(array, field, fmt::format("{}: array '{}'", file.path, found.name)));
+  if (!once && samples >= 0 && count != samples)
+    return inputError(
+        fmt::format("{}: array '{}' holds {} samples, the ones before it {}", file.path, found.name, count, samples));
+  samples = once ? samples : count;
+  if (!field.withoutSamples || source.array.empty()) {
+    source.array.add(array, file.path);
+    return Status::ok();
+  }
+  // The same for all samples, so it is the same in all files.
+  std::vector<std::byte> first(static_cast<size_t>(field.bytes())), here(first.size());
+  CLEAVE_RETURN_IF_ERROR(source.array.convert(0, field.elements(), field.dtype, first.data()));
+  CLEAVE_RETURN_IF_ERROR(convertElements(array, 0, field.elements(), field.dtype, here.data()));
+  if (first == here) return Status::ok();
+  return inputError(fmt::format("{}: array '{}' is not that of {}, and input '{}' is the same for all samples",
+                                file.path, found.name, source.array.placeOf(0).path, field.name));
+}
+
+Result<std::vector<ArrayFile>> openArrayFiles(const DataSettings &settings) {
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                          filesOf(settings.paths, {.endings = {".npz"}, .takesFolders = true}));
+  std::vector<ArrayFile> files;
+  for (std::string &path : paths) {
+    CLEAVE_ASSIGN_OR_RETURN(auto arrays, readArrays(path));
+    files.push_back({std::move(path), std::move(arrays)});
+  }
+  return files;
 }
 
 } // namespace
 
 Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
-  CLEAVE_ASSIGN_OR_RETURN(auto file, readArrays(settings.path));
-  if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, file);
-  std::vector<RaggedSource> sources;
-  std::vector<Content> contents;
-  int64_t samples = -1;
-  for (const Field &field : fields) {
-    CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(field, settings, file));
-    const auto &[wanted, array, content] = found;
-    contents.push_back(content);
-    RaggedSource &source = sources.emplace_back(RaggedSource{.content = content});
-    if (!array) {
-      CLEAVE_RETURN_IF_ERROR(checkFill(field, content, settings));
-      continue;
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<ArrayFile> files, openArrayFiles(settings));
+  if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, files);
+  std::vector<RaggedSource> sources(fields.size());
+  int64_t samples = 0;
+  for (const ArrayFile &file : files) {
+    int64_t here = -1;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(fields[i], settings, file));
+      CLEAVE_RETURN_IF_ERROR(checkSource(fields[i], sources[i], found, file, &file == files.data()));
+      sources[i].content = found.content;
+      if (found.array)
+        CLEAVE_RETURN_IF_ERROR(addArray(fields[i], found, file, here, sources[i]));
+      else
+        CLEAVE_RETURN_IF_ERROR(checkFill(fields[i], found.content, settings));
     }
-    source.array = *array;
-    const bool once = field.withoutSamples && isWhole(*array, field);
-    int64_t count = once ? samples : samplesIn(*array, field);
-    if (count < 0 && !once) {
-      // One dimension more, of numbers where class numbers are due.
-      const bool isOneHot = !isFloat(field.dtype) && array->shape.size() == field.shape.size() + 2;
-      return inputError(
-          fmt::format("{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples{}{}] is needed{}",
-                      settings.path, wanted, describe(*array), name(field.dtype), fmt::join(field.shape, ", "),
-                      field.shape.empty() ? "" : ", ", fmt::join(field.shape, ", "),
-                      isOneHot ? "; of one-hot labels take .argmax(axis=-1)" : ""));
-    }
-    if (field.withoutSamples && !once)
-      CLEAVE_RETURN_IF_ERROR(checkRowsAreOne(*array, field, fmt::format("{}: array '{}'", settings.path, wanted)));
-    if (!once && samples >= 0 && count != samples)
-      return inputError(
-          fmt::format("{}: array '{}' holds {} samples, the ones before it {}", settings.path, wanted, count, samples));
-    samples = once ? samples : count;
+    if (here <= 0) return inputError(file.path + ": holds no samples");
+    samples += here;
   }
-  if (samples <= 0) return inputError(settings.path + ": holds no samples");
+  std::vector<Content> contents;
+  for (const RaggedSource &source : sources) contents.push_back(source.content);
   DataSource source =
       splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(sources), samples), settings.trainSplit);
   source.filled = filledText(fields, contents);

@@ -1,6 +1,7 @@
 #include "runtime/base/folder.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/train/data/array.h"
+#include "runtime/train/data/image_change.h"
 #include "runtime/train/data/kinds.h"
 #include <algorithm>
 #include <cstring>
@@ -20,27 +21,48 @@ bool isOneHot(const Field &field) { return field.shape == std::vector<int64_t>{c
 
 class CifarDataset : public Dataset {
 public:
-  CifarDataset(std::vector<Field> fields, bool shuffled, std::vector<std::shared_ptr<MappedFile>> files)
-      : Dataset(std::move(fields), shuffled), files(std::move(files)) {
+  CifarDataset(std::vector<Field> fields, const DataSettings &settings, uint64_t seed,
+               std::vector<std::shared_ptr<MappedFile>> files)
+      : Dataset(std::move(fields), settings.shuffle), files(std::move(files)), augment(settings.augment), seed(seed) {
     for (const auto &file : this->files) samples += static_cast<int64_t>(file->bytes().size()) / recordBytes;
   }
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    return fillWith(field, indices, nullptr, out);
+  }
+  Status fillTraining(size_t field, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const override {
+    return fillWith(field, indices, augment ? &turn : nullptr, out);
+  }
+  bool isSlow() const override { return augment.has_value(); }
+
+private:
+  // `turn`: the first sample's, where images are changed at random.
+  Status fillWith(size_t field, std::span<const int64_t> indices, const uint64_t *turn, std::byte *out) const {
     const Field &of = fieldList[field];
-    for (int64_t index : indices) {
-      const unsigned char *at = record(index);
-      if (at[0] >= classes) return inputError(fmt::format("CIFAR-10 sample {} has the label {}", index, at[0]));
-      if (isCifarImage(of))
+    for (size_t i = 0; i < indices.size(); ++i, out += of.bytes()) {
+      const unsigned char *at = record(indices[i]);
+      if (at[0] >= classes) return inputError(fmt::format("CIFAR-10 sample {} has the label {}", indices[i], at[0]));
+      if (!isCifarImage(of))
+        writeLabel(at[0], of, out);
+      else if (!turn)
         writeImage(at + 1, of.dtype, out);
       else
-        writeLabel(at[0], of, out);
-      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, "CIFAR-10", index));
-      out += of.bytes();
+        writeImage(changed(at + 1, Draws(seed, augmentStream, *turn + i)).data(), of.dtype, out);
+      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, "CIFAR-10", indices[i]));
     }
     return Status::ok();
   }
-
-private:
+  // The planes of an image, changed at random.
+  std::vector<unsigned char> changed(const unsigned char *planes, const Draws &draws) const {
+    const ImageSize size{32, 32};
+    Image image{size, std::vector<uint8_t>(pixels)};
+    for (int64_t i = 0; i < pixels; ++i) image.pixels[static_cast<size_t>(i % 1024 * 3 + i / 1024)] = planes[i];
+    image = augmented(image, *augment, size, draws, [](const Image &whole) { return whole; });
+    std::vector<unsigned char> out(pixels);
+    for (int64_t i = 0; i < pixels; ++i)
+      out[static_cast<size_t>(i)] = image.pixels[static_cast<size_t>(i % 1024 * 3 + i / 1024)];
+    return out;
+  }
   const unsigned char *record(int64_t index) const {
     for (const auto &file : files) {
       int64_t here = static_cast<int64_t>(file->bytes().size()) / recordBytes;
@@ -72,6 +94,8 @@ private:
   }
 
   std::vector<std::shared_ptr<MappedFile>> files;
+  std::optional<Augment> augment;
+  uint64_t seed;
   int64_t samples = 0;
 };
 
@@ -94,23 +118,24 @@ Result<std::shared_ptr<MappedFile>> openRecords(const std::string &path) {
 
 } // namespace
 
-Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields) {
+Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field));
   std::vector<std::string> paths;
-  CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(settings.path));
+  CLEAVE_ASSIGN_OR_RETURN(fs::file_type type, fileTypeOf(settings.paths.front()));
   const bool folder = type == fs::file_type::directory;
   bool hasTest = false;
   if (folder) {
-    CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(settings.path));
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entriesOf(settings.paths.front()));
     for (const fs::path &entry : entries) {
       const std::string name = entry.filename().string();
       if (name.starts_with("data_batch_") && name.ends_with(".bin")) paths.push_back(entry.string());
       hasTest |= name == "test_batch.bin";
     }
     std::sort(paths.begin(), paths.end());
-    if (paths.empty()) return inputError(settings.path + ": holds no data_batch_*.bin (CIFAR-10's binary version)");
+    if (paths.empty())
+      return inputError(settings.paths.front() + ": holds no data_batch_*.bin (CIFAR-10's binary version)");
   } else {
-    paths.push_back(settings.path);
+    paths.push_back(settings.paths.front());
   }
   std::vector<std::shared_ptr<MappedFile>> files;
   for (const std::string &path : paths) {
@@ -118,11 +143,11 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
     files.push_back(file);
   }
   DataSource source;
-  source.train = std::make_unique<CifarDataset>(fields, settings.shuffle, std::move(files));
-  std::string test = (fs::path(settings.path) / "test_batch.bin").string();
+  source.train = std::make_unique<CifarDataset>(fields, settings, seed, std::move(files));
+  std::string test = (fs::path(settings.paths.front()) / "test_batch.bin").string();
   if (hasTest) {
     CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, openRecords(test));
-    source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{file});
+    source.evaluation = std::make_unique<CifarDataset>(fields, settings, seed, std::vector{file});
   }
   return source;
 }

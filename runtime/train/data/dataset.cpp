@@ -4,6 +4,7 @@
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/lengths.h"
+#include "runtime/train/data/mixing.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -92,23 +93,41 @@ Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const>
   return fields;
 }
 
+Result<DataSource> openKind(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
+  if (settings.kind == "synthetic") return openSynthetic(settings, fields, seed);
+  if (settings.kind == "mixture") return openMixture(settings, fields, seed);
+  if (settings.paths.empty() || std::ranges::count(settings.paths, "") > 0)
+    return inputError(fmt::format("data of kind '{}' needs a path", settings.kind));
+  for (const std::string &path : settings.paths) CLEAVE_RETURN_IF_ERROR(refuseUrl(path));
+  if (settings.kind == "arrays") return openArrays(settings, fields);
+  if (settings.kind == "chars") return openChars(settings, fields);
+  if (settings.kind == "tokens") return openTokens(settings, fields);
+  if (settings.paths.size() != 1)
+    return inputError(fmt::format("data of kind '{}' is in one folder, and data.path names {}", settings.kind,
+                                  settings.paths.size()));
+  if (settings.kind == "cifar10") return openCifar10(settings, fields, seed);
+  if (settings.kind == "images") return openImages(settings, fields, seed);
+  return inputError(
+      fmt::format("data of kind '{}' is not known; known: arrays, chars, tokens, cifar10, images, mixture, synthetic",
+                  settings.kind));
+}
+
 Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &given, const DataOptions &options) {
   CLEAVE_ASSIGN_OR_RETURN(DataSettings settings, parseDataSettings(yaml));
-  if (!options.path.empty()) settings.path = options.path;
+  if (!options.path.empty() && settings.kind == "mixture")
+    return inputError("data of kind 'mixture' has a path for each source: none can replace them all");
+  if (!options.path.empty()) settings.paths = {options.path};
   if (options.holdsNoneBack) settings.trainSplit = 1;
   std::vector<Field> fields = given;
   if (settings.lengths.size() == 1) markLength(fields, settings.lengths.front());
   if (fields.empty()) return inputError("the plan has no inputs to fill with data");
-  if (settings.kind == "synthetic") return openSynthetic(settings, fields, options.seed);
-  if (settings.path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings.kind));
-  CLEAVE_RETURN_IF_ERROR(refuseUrl(settings.path));
-  if (settings.kind == "arrays") return openArrays(settings, fields);
-  if (settings.kind == "chars") return openChars(settings, fields);
-  if (settings.kind == "tokens") return openTokens(settings, fields);
-  if (settings.kind == "cifar10") return openCifar10(settings, fields);
-  if (settings.kind == "images") return openImages(settings, fields);
-  return inputError(fmt::format(
-      "data of kind '{}' is not known; known: arrays, chars, tokens, cifar10, images, synthetic", settings.kind));
+  CLEAVE_ASSIGN_OR_RETURN(DataSource source, openKind(settings, fields, options.seed));
+  source.lastBatch = settings.lastBatch;
+  if (settings.mixup > 0 || settings.cutmix > 0) {
+    CLEAVE_RETURN_IF_ERROR(Mixing::check(settings, fields));
+    source.mixing = std::make_shared<Mixing>(settings, options.seed);
+  }
+  return source;
 }
 
 } // namespace cleave::runtime

@@ -1,5 +1,5 @@
 // Training data: samples with named fields, read into dense microbatch arrays. Kinds: arrays, chars, tokens, cifar10,
-// images, synthetic (docs/reference/recipe.md).
+// images, mixture, synthetic (docs/reference/recipe.md).
 //
 //     std::vector<Field> fields = {{"input_ids", plan::I64, {64}}, {"labels", plan::I64, {64}, true}};   // of one
 //     sample Result<DataSource> source = openData(training.data_yaml(), fields, options); Sampler
@@ -8,6 +8,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/base/status.h"
+#include "runtime/train/data/blend.h"
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -33,6 +34,8 @@ struct Field {
   int64_t bytes() const; // of one sample
 };
 
+class Mixing;
+
 class Dataset {
 public:
   virtual ~Dataset() = default;
@@ -40,6 +43,13 @@ public:
   // Writes the samples `indices` of field number `field` one after the other: indices.size() * fields[field].bytes().
   // A field without samples is read as sample 0. By several threads at a time, too.
   virtual Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const = 0;
+  // The same of samples that train. indices[i] is number `turn` + i of all that the training takes, from which all that
+  // is random about it follows, whatever the split, and after a resume.
+  virtual Status fillTraining(size_t field, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const {
+    return (void)turn, fill(field, indices, out);
+  }
+  // Of a mixture: its sources and their weights (sampler.h).
+  virtual std::vector<Share> shares() const { return {}; }
   // Whether a sample takes so long that a batch is better read by threads of its own, beside the step before.
   virtual bool isSlow() const { return false; }
   // The same samples, in fields of another length; null: samples have one length only.
@@ -58,14 +68,16 @@ protected:
 
 struct DataSource {
   std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> evaluation; // null without train_split below 1 or test files
-  std::string vocabulary;              // chars: the symbols (bytes) in the order of their numbers; else ""
-  std::string filled;                  // inputs that the data does not give (sequence.h), for a person
+  std::unique_ptr<Dataset> evaluation;  // null without train_split below 1 or test files
+  std::string vocabulary;               // chars: the symbols (bytes) in the order of their numbers; else ""
+  std::string filled;                   // inputs that the data does not give (sequence.h), for a person
+  std::shared_ptr<const Mixing> mixing; // of the samples of a batch that trains (mixing.h); null: none
+  std::string lastBatch = "repeat";     // what becomes of samples that fill no batch; or "drop"
 };
 
 struct DataOptions {
   std::string path;  // replaces the recipe's (`cleave run --data`); "" keeps it
-  uint64_t seed = 0; // of synthetic data
+  uint64_t seed = 0; // of synthetic data, and of what is changed at random
   bool holdsNoneBack = false; // data.train_split does not count
 };
 

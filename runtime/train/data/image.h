@@ -27,6 +27,10 @@ Result<ImageSize> imageSize(std::string_view bytes, const std::string &path);
 // orientation that a camera noted is not applied. Errors name `path`: as above, cut off, damaged, 16 bits, CMYK.
 Result<Image> decodeImage(std::string_view bytes, const std::string &path);
 
+// ITU-R 601 of a pixel in 16 bits after the point, as Pillow's convert("L").
+inline uint8_t grey(const uint8_t *rgb) {
+  return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
+}
 // Bilinear with a filter as wide as a pixel of the result, in the arithmetic of Pillow's Image.resize up to version 12
 // (22 bits after the point, rounded to 8 bits after the rows and again after the columns), so that the result is the
 // same bits.

@@ -1,7 +1,7 @@
 #include "runtime/base/folder.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/train/data/image.h"
+#include "runtime/train/data/image_change.h"
 #include "runtime/train/data/kinds.h"
 #include <algorithm>
 #include <cmath>
@@ -58,31 +58,43 @@ struct Fit {
 
 class ImageDataset : public Dataset {
 public:
-  ImageDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<Sample> samples, int64_t classes)
-      : Dataset(std::move(fields), settings.shuffle), samples(std::move(samples)), classes(classes),
-        size_(settings.size), mean(settings.mean), deviation(settings.std) {}
+  ImageDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<Sample> samples, int64_t classes,
+               uint64_t seed)
+      : Dataset(std::move(fields), settings.shuffle), samples(std::move(samples)), classes(classes), seed(seed),
+        size_(settings.size), mean(settings.mean), deviation(settings.std), augment(settings.augment) {}
   int64_t size() const override { return static_cast<int64_t>(samples.size()); }
   bool isSlow() const override { return true; } // to decode
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
-    const Field &of = fieldList[field];
-    for (int64_t index : indices) {
-      const Sample &sample = samples[static_cast<size_t>(index)];
-      if (isImage(of))
-        CLEAVE_RETURN_IF_ERROR(writeImage(sample.path, of, out));
-      else
-        writeLabel(sample.label, of, out);
-      out += of.bytes();
-    }
-    return Status::ok();
+    return fillWith(field, indices, nullptr, out);
+  }
+  Status fillTraining(size_t field, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const override {
+    return fillWith(field, indices, augment ? &turn : nullptr, out);
   }
 
 private:
-  Status writeImage(const std::string &path, const Field &field, std::byte *out) const {
+  // `turn`: the first sample's, where images are changed at random.
+  Status fillWith(size_t field, std::span<const int64_t> indices, const uint64_t *turn, std::byte *out) const {
+    const Field &of = fieldList[field];
+    for (size_t i = 0; i < indices.size(); ++i, out += of.bytes()) {
+      const Sample &sample = samples[static_cast<size_t>(indices[i])];
+      if (!isImage(of)) {
+        writeLabel(sample.label, of, out);
+        continue;
+      }
+      std::optional<Draws> draws;
+      if (turn) draws.emplace(seed, augmentStream, *turn + i);
+      CLEAVE_RETURN_IF_ERROR(writeImage(sample.path, of, draws, out));
+    }
+    return Status::ok();
+  }
+  Status writeImage(const std::string &path, const Field &field, const std::optional<Draws> &draws,
+                    std::byte *out) const {
     CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
     CLEAVE_ASSIGN_OR_RETURN(Image decoded, decodeImage(file->bytes(), path));
-    Fit fit{{field.shape[1], field.shape[2]}, size_};
+    const Fit fit{{field.shape[1], field.shape[2]}, size_};
     CLEAVE_RETURN_IF_ERROR(fit.check(decoded.size, path));
-    Image image = cropCentre(resize(decoded, fit.scaled(decoded.size)), fit.model);
+    auto fitted = [&](const Image &whole) { return cropCentre(resize(whole, fit.scaled(whole.size)), fit.model); };
+    const Image image = draws ? augmented(decoded, *augment, fit.model, *draws, fitted) : fitted(decoded);
     int64_t pixels = fit.model.height * fit.model.width;
     for (int64_t channel = 0; channel < field.shape[0]; ++channel)
       for (int64_t i = 0; i < pixels; ++i) {
@@ -103,10 +115,6 @@ private:
   static double of(const std::vector<double> &values, int64_t channel) {
     return values.size() == 1 ? values[0] : values[static_cast<size_t>(channel)];
   }
-  // ITU-R 601 in 16 bits after the point, as Pillow's convert("L").
-  static uint8_t grey(const uint8_t *rgb) {
-    return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
-  }
   void writeLabel(int64_t label, const Field &field, std::byte *out) const {
     if (field.dtype != plan::F32) {
       std::memcpy(out, &label, static_cast<size_t>(byteSize(field.dtype)));
@@ -119,8 +127,11 @@ private:
   }
 
   std::vector<Sample> samples;
-  int64_t classes, size_;
+  int64_t classes;
+  uint64_t seed;
+  int64_t size_;
   std::vector<double> mean, deviation;
+  std::optional<Augment> augment;
 };
 
 Status checkField(const Field &field, const DataSettings &settings, int64_t classes) {
@@ -132,7 +143,7 @@ Status checkField(const Field &field, const DataSettings &settings, int64_t clas
       return inputError(fmt::format("data of kind 'images' has labels i64 or one-hot f32 [{}]; {}", classes, what));
     if (number && field.upperBound > 0 && classes > field.upperBound)
       return inputError(
-          fmt::format("{}: holds {} classes, the model has {}", settings.path, classes, field.upperBound));
+          fmt::format("{}: holds {} classes, the model has {}", settings.paths.front(), classes, field.upperBound));
     return Status::ok();
   }
   if (!isImage(field))
@@ -206,8 +217,8 @@ Status checkHeaders(const std::vector<Sample> &samples, const std::vector<Fit> &
 
 } // namespace
 
-Result<DataSource> openImages(const DataSettings &settings, const std::vector<Field> &fields) {
-  CLEAVE_ASSIGN_OR_RETURN(Folder folder, listFolder(settings.path));
+Result<DataSource> openImages(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
+  CLEAVE_ASSIGN_OR_RETURN(Folder folder, listFolder(settings.paths.front()));
   auto classes = static_cast<int64_t>(folder.classes.size());
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field, settings, classes));
   std::vector<Fit> fits;
@@ -225,8 +236,9 @@ Result<DataSource> openImages(const DataSettings &settings, const std::vector<Fi
     begin = end;
   }
   DataSource source;
-  source.train = std::make_unique<ImageDataset>(fields, settings, std::move(train), classes);
-  if (!rest.empty()) source.evaluation = std::make_unique<ImageDataset>(fields, settings, std::move(rest), classes);
+  source.train = std::make_unique<ImageDataset>(fields, settings, std::move(train), classes, seed);
+  if (!rest.empty())
+    source.evaluation = std::make_unique<ImageDataset>(fields, settings, std::move(rest), classes, seed);
   return source;
 }
 

@@ -31,6 +31,17 @@ struct RaggedData {
   }
 };
 
+// Elements of one position, or of one sample where the field has no positions.
+int64_t innerOf(const Field &field) {
+  const int64_t length = field.lengthDims.empty() ? 1 : field.shape[field.lengthDims.front()];
+  return field.elements() / std::max<int64_t>(1, length);
+}
+
+// Where a field's numbers of a sample are: they begin at `part`, or are row `row`.
+JoinedArray::Place placeOf(const Field &field, const RaggedSource &source, const SamplePart &part, int64_t row) {
+  return source.array.placeOf(innerOf(field) * (field.lengthDims.empty() ? row : part.begin));
+}
+
 class RaggedDataset : public Dataset {
 public:
   RaggedDataset(std::shared_ptr<const RaggedData> data, std::vector<Field> fields)
@@ -47,16 +58,16 @@ public:
       const SamplePart whole{0, lengthOfStep(field)};
       const std::span<const SamplePart> pieces = field.withoutSamples ? std::span(&whole, 1) : data->piecesOf(row);
       if (!field.withoutSamples && !field.lengthDims.empty() && data->positionsOf(row) > whole.count)
-        return inputError(fmt::format("{}: row {} has {} positions, input '{}' takes {}", data->settings.path, row,
-                                      data->positionsOf(row), field.name, whole.count));
-      if (const RaggedSource &source = data->sources[number]; !source.array)
+        return inputError(fmt::format("row {} has {} positions, input '{}' takes {}", row, data->positionsOf(row),
+                                      field.name, whole.count));
+      if (const RaggedSource &source = data->sources[number]; source.array.empty())
         make(field, source.content, pieces, out);
       else if (field.lengthDims.empty())
-        CLEAVE_RETURN_IF_ERROR(
-            convertElements(*source.array, row * field.elements(), field.elements(), field.dtype, out));
+        CLEAVE_RETURN_IF_ERROR(source.array.convert(row * field.elements(), field.elements(), field.dtype, out));
       else
         CLEAVE_RETURN_IF_ERROR(copy(field, source, data->pads[number], pieces, out));
-      CLEAVE_RETURN_IF_ERROR(checkRange(field, {out, static_cast<size_t>(field.bytes())}, data->settings.path, row));
+      CLEAVE_RETURN_IF_ERROR(checkRange(field, {out, static_cast<size_t>(field.bytes())},
+                                        placeOf(field, data->sources[number], pieces.front(), row).path, row));
       out += field.bytes();
     }
     return Status::ok();
@@ -69,11 +80,11 @@ private:
 
   static Status copy(const Field &field, const RaggedSource &source, double pad, std::span<const SamplePart> pieces,
                      std::byte *out) {
-    const int64_t inner = field.elements() / lengthOfStep(field), unit = byteSize(field.dtype);
+    const int64_t inner = innerOf(field), unit = byteSize(field.dtype);
     std::byte *const end = out + field.bytes();
     for (const SamplePart &piece : pieces) {
       CLEAVE_RETURN_IF_ERROR(
-          convertElements(*source.array, (piece.begin + source.shift) * inner, piece.count * inner, field.dtype, out));
+          source.array.convert((piece.begin + source.shift) * inner, piece.count * inner, field.dtype, out));
       out += piece.count * inner * unit;
     }
     for (; out < end; out += unit) storeNumber(field.dtype, pad, out);
@@ -132,7 +143,7 @@ Status checkField(const DataSettings &settings, const Field &field, const Ragged
   if (settings.pack && field.lengthDims.empty() && !field.withoutSamples)
     return inputError(
         fmt::format("data.pack: '{}' has one value for each sample, and packed samples share a row", field.name));
-  if (!source.array) return checkFill(field, source.content, settings);
+  if (source.array.empty()) return checkFill(field, source.content, settings);
   if (field.lengthDims.empty() && !field.withoutSamples) return Status::ok();
   const bool isRow = field.lengthDims.size() == 1 && !field.withoutSamples &&
                      elementCount(std::span(field.shape).first(field.lengthDims.front())) == 1;
@@ -142,6 +153,13 @@ Status checkField(const DataSettings &settings, const Field &field, const Ragged
                     "one dimension of positions, before all others, is needed",
                     field.name, fmt::join(field.shape, ", ")));
   return Status::ok();
+}
+
+// The file of a sample.
+std::string pathOf(const std::vector<Field> &fields, const std::vector<RaggedSource> &sources, const SamplePart &part) {
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (!fields[i].lengthDims.empty() && !sources[i].array.empty()) return placeOf(fields[i], sources[i], part, 0).path;
+  return "data";
 }
 
 // Samples one behind the other, as long as they fit into a row.
@@ -167,16 +185,16 @@ Result<DataSource> makeRagged(const DataSettings &settings, std::vector<Field> f
   std::vector<Content> contents;
   for (size_t i = 0; i < fields.size(); ++i) {
     CLEAVE_RETURN_IF_ERROR(checkField(settings, fields[i], sources[i]));
-    contents.push_back(sources[i].array ? Content::Given : sources[i].content);
+    contents.push_back(sources[i].array.empty() ? sources[i].content : Content::Given);
     CLEAVE_ASSIGN_OR_RETURN(double pad,
                             fields[i].lengthDims.empty() ? Result<double>(0.0) : padOf(settings, fields[i]));
     data->pads.push_back(pad);
   }
   for (size_t i = 0; i < samples.size(); ++i)
     if (samples[i].count > settings.lengths.back())
-      return inputError(fmt::format("{}: sample {} has {} positions, the longest of data.lengths is {}", settings.path,
-                                    i, samples[i].count, settings.lengths.back()));
-  if (samples.empty()) return inputError(settings.path + ": holds no samples");
+      return inputError(fmt::format("{}: sample {} has {} positions, the longest of data.lengths is {}",
+                                    pathOf(fields, sources, samples[i]), i, samples[i].count, settings.lengths.back()));
+  if (samples.empty()) return inputError(fmt::format("{}: holds no samples", fmt::join(settings.paths, ", ")));
   data->settings = settings;
   data->sources = std::move(sources);
   data->rows = rowsOf(settings, samples);

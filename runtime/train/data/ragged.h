@@ -8,8 +8,8 @@
 // begin anew, which sample of the row each belongs to, and a mask of [positions, positions] in which those of one
 // sample see each other. Padding sees itself, so that a softmax over its row is a number.
 #pragma once
-#include "runtime/train/data/array.h"
 #include "runtime/train/data/dataset.h"
+#include "runtime/train/data/joined_array.h"
 #include "runtime/train/data/settings.h"
 
 namespace cleave::runtime {
@@ -21,8 +21,8 @@ struct SamplePart {
 
 // Where a field's numbers come from.
 struct RaggedSource {
-  std::optional<Array> array; // none: they are filled
-  int64_t shift = 0;          // labels of tokens: the element behind
+  JoinedArray array = {}; // empty: they are filled
+  int64_t shift = 0;      // labels of tokens: the element behind
   Content content = Content::Given;
 };
 

@@ -1,40 +1,39 @@
 #include "runtime/train/data/sampler.h"
-#include "runtime/base/philox.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <numeric>
 
 namespace cleave::runtime {
-namespace {
-
-constexpr uint64_t permutationStream = 0x73616d70; // apart from the streams of dropout and initial weights
-
-// A whole number in [0, bound) from 64 random bits; the bias is below bound / 2^64.
-int64_t below(uint64_t random, int64_t bound) {
-  return static_cast<int64_t>(static_cast<unsigned __int128>(random) * static_cast<uint64_t>(bound) >> 64);
-}
-
-} // namespace
 
 Sampler::Sampler(int64_t size, SamplerOptions given) : size(size), options(std::move(given)) {
-  int64_t whole = size / options.batch * options.batch;
+  const int64_t whole = size / options.batch * options.batch;
   perEpoch = whole == size || (options.dropLast && whole > 0) ? whole : whole + options.batch;
+  if (options.shares.empty()) sources.push_back({0, size, 0, {}});
+  std::vector<double> weights;
+  int64_t first = 0;
+  for (const Share &share : options.shares) {
+    sources.push_back({first, share.samples, 0, {}});
+    weights.push_back(share.weight);
+    first += share.samples;
+  }
+  if (!weights.empty()) mixture.emplace(weights);
   begin(0);
 }
 
 void Sampler::begin(uint64_t epoch) {
   now = {epoch, 0};
-  order.resize(static_cast<size_t>(std::max(size, perEpoch)));
-  std::iota(order.begin(), order.begin() + size, 0);
-  if (options.shuffle)
-    for (int64_t i = size - 1; i > 0; --i) { // Fisher and Yates
-      auto words = philoxWords(options.seed, epoch, permutationStream, static_cast<uint64_t>(i));
-      std::swap(order[static_cast<size_t>(i)],
-                order[static_cast<size_t>(below(uint64_t(words[0]) << 32 | words[1], i + 1))]);
-    }
   if (options.shuffle && options.groupOf) group();
-  for (int64_t i = size; i < perEpoch; ++i) order[static_cast<size_t>(i)] = order[static_cast<size_t>(i - size)];
+}
+
+int64_t Sampler::sampleAt(Source &source, uint64_t epoch, int64_t place) const {
+  if (!options.shuffle) return source.first + place;
+  if (!source.order || source.epoch != epoch) {
+    // Sources of equal size do not have the same order.
+    const auto number = static_cast<uint64_t>(&source - sources.data());
+    source.order.emplace(source.samples, options.seed + number * 0x9e3779b97f4a7c15U, epoch);
+    source.epoch = epoch;
+  }
+  return source.first + (*source.order)(place);
 }
 
 // Whole batches of each group, in the order in which their first samples stand in the permutation; then the rest.
@@ -43,6 +42,8 @@ void Sampler::group() {
     int64_t place; // of its first sample
     std::vector<int64_t> samples;
   };
+  std::vector<int64_t> order;
+  for (int64_t place = 0; place < size; ++place) order.push_back(sampleAt(sources.front(), now.epoch, place));
   std::map<size_t, std::vector<int64_t>> places; // by group
   for (int64_t place = 0; place < size; ++place)
     places[options.groupOf(order[static_cast<size_t>(place)])].push_back(place);
@@ -59,27 +60,37 @@ void Sampler::group() {
     rest.assign(own.begin() + static_cast<int64_t>(whole), own.end());
   }
   std::ranges::sort(batches, {}, &Batch::place);
-  std::vector<int64_t> grouped;
+  grouped.clear();
   for (const Batch &batch : batches) grouped.insert(grouped.end(), batch.samples.begin(), batch.samples.end());
   for (int64_t place : rest) grouped.push_back(order[static_cast<size_t>(place)]);
-  std::ranges::copy(grouped, order.begin());
+}
+
+int64_t Sampler::take() {
+  const int64_t place = now.position++ % size;
+  if (!grouped.empty()) return grouped[static_cast<size_t>(place)];
+  if (!mixture) return sampleAt(sources.front(), now.epoch, place);
+  const auto [number, drawn] = mixture->next();
+  Source &source = sources[number];
+  return sampleAt(source, static_cast<uint64_t>(drawn / source.samples), drawn % source.samples);
 }
 
 std::span<const int64_t> Sampler::next(int64_t count) {
   if (now.position + count > perEpoch) begin(now.epoch + 1);
-  std::span<const int64_t> taken(order.data() + now.position, static_cast<size_t>(count));
-  now.position += count;
+  taken.clear();
+  for (int64_t i = 0; i < count; ++i) taken.push_back(take());
   return taken;
 }
 
 Status Sampler::restore(SamplerState state) {
-  if (state.position < 0 || state.position > perEpoch)
+  if (state.position < 0 || state.position > perEpoch ||
+      state.epoch > (uint64_t(1) << 62) / static_cast<uint64_t>(perEpoch))
     return inputError(
-        fmt::format("the data position {} lies beyond the epoch's {} samples: the data is not the one of the "
-                    "snapshot",
-                    state.position, perEpoch));
+        fmt::format("the data position {} of epoch {} lies beyond the epoch's {} samples: the data is not the one of "
+                    "the snapshot",
+                    state.position, state.epoch, perEpoch));
   begin(state.epoch);
   now.position = state.position;
+  if (mixture) mixture->seek(static_cast<int64_t>(turn()));
   return Status::ok();
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+#include <numeric>
 
 namespace cleave::runtime {
 
@@ -66,38 +67,74 @@ std::string fillAdvice(const std::string &name) {
 
 namespace {
 
+// A file's samples, or those of its part that trains or evaluates.
+struct SequencePart {
+  SequenceFile file;
+  int64_t begin;  // of its first sample
+  int64_t before; // samples of the parts before it
+};
+
 class SequenceDataset : public Dataset {
 public:
-  SequenceDataset(const SequenceSettings &settings, std::vector<Field> fields, TokenAt tokenAt, int64_t begin,
-                  int64_t samples)
-      : Dataset(std::move(fields), settings.shuffle), settings(settings), tokenAt(std::move(tokenAt)), begin(begin),
-        samples(samples) {}
+  SequenceDataset(const SequenceSettings &settings, std::vector<Field> fields, TokensAt tokensAt,
+                  std::vector<SequencePart> parts, int64_t samples)
+      : Dataset(std::move(fields), settings.shuffle), settings(settings), tokensAt(std::move(tokensAt)),
+        parts(std::move(parts)), samples(samples) {}
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     const Content content = settings.contents[field];
-    int64_t unit = byteSize(of.dtype);
-    for (int64_t index : indices)
+    const int64_t unit = byteSize(of.dtype);
+    const bool isToken = content == Content::Tokens || content == Content::NextTokens;
+    std::vector<int64_t> values(static_cast<size_t>(settings.block));
+    if (content == Content::Positions)
+      std::iota(values.begin(), values.end(), 0);
+    else if (!isToken)
+      std::ranges::fill(values, content != Content::Zeros);
+    for (int64_t index : indices) {
+      const SequencePart &part = *std::prev(std::ranges::upper_bound(parts, index, {}, &SequencePart::before));
+      const int64_t first =
+          part.begin + (index - part.before) * settings.stride + (content == Content::NextTokens ? 1 : 0);
+      if (isToken) tokensAt(first, values);
       for (int64_t i = 0; i < settings.block; ++i, out += unit) {
-        int64_t at = begin + index * settings.stride + i;
-        int64_t value = content == Content::Tokens       ? tokenAt(at)
-                        : content == Content::NextTokens ? tokenAt(at + 1)
-                        : content == Content::Positions  ? i
-                                                         : content != Content::Zeros;
+        const int64_t value = values[static_cast<size_t>(i)];
         if (of.upperBound > 0 && (value < 0 || value >= of.upperBound))
-          return inputError(fmt::format("{}: {} {} at position {} is outside of the model's {} ({})", settings.path,
-                                        content == Content::Positions ? "number" : "token", value, at, of.upperBound,
-                                        of.name));
+          return inputError(fmt::format("{}: {} {} at position {} is outside of the model's {} ({})", part.file.path,
+                                        content == Content::Positions ? "number" : "token", value,
+                                        isToken ? first + i - part.file.begin : i, of.upperBound, of.name));
         std::memcpy(out, &value, static_cast<size_t>(unit)); // little-endian
       }
+    }
     return Status::ok();
   }
 
 private:
   SequenceSettings settings;
-  TokenAt tokenAt;
-  int64_t begin, samples;
+  TokensAt tokensAt;
+  std::vector<SequencePart> parts;
+  int64_t samples;
 };
+
+// Samples within [begin, end) of the sequence.
+Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
+                                               const TokensAt &tokensAt, int64_t begin, int64_t end) {
+  std::vector<SequencePart> parts;
+  int64_t samples = 0, most = 0;
+  std::string longest = settings.files.empty() ? "data" : settings.files.front().path;
+  for (const SequenceFile &file : settings.files) {
+    const int64_t from = std::max(begin, file.begin), to = std::min(end, file.end),
+                  room = to - from - settings.block - 1;
+    if (to - from > most) most = to - from, longest = file.path;
+    if (room < 0) continue;
+    parts.push_back({file, from, samples});
+    samples += room / settings.stride + 1;
+  }
+  if (samples == 0)
+    return inputError(
+        fmt::format("{}: {} symbols are too few for one block of {} and its labels", longest, most, settings.block));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<SequenceDataset>(settings, fields, tokensAt, std::move(parts), samples));
+}
 
 } // namespace
 
@@ -119,24 +156,14 @@ Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Fiel
   return block;
 }
 
-Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
-                                               TokenAt tokenAt, int64_t begin, int64_t end) {
-  int64_t room = end - begin - settings.block - 1;
-  if (room < 0)
-    return inputError(fmt::format("{}: {} symbols are too few for one block of {} and its labels", settings.path,
-                                  end - begin, settings.block));
-  std::unique_ptr<Dataset> dataset =
-      std::make_unique<SequenceDataset>(settings, fields, std::move(tokenAt), begin, room / settings.stride + 1);
-  return dataset;
-}
-
-Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokenAt &tokenAt,
-                      int64_t total, double trainSplit, DataSource &source) {
+Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokensAt &tokensAt,
+                      double trainSplit, DataSource &source) {
+  const int64_t total = settings.files.empty() ? 0 : settings.files.back().end;
   auto training = static_cast<int64_t>(trainSplit * static_cast<double>(total));
-  CLEAVE_ASSIGN_OR_RETURN(source.train, makeSequences(settings, fields, tokenAt, 0, training));
+  CLEAVE_ASSIGN_OR_RETURN(source.train, makeSequences(settings, fields, tokensAt, 0, training));
   source.filled = filledText(fields, settings.contents);
   if (training >= total) return Status::ok();
-  Result<std::unique_ptr<Dataset>> evaluation = makeSequences(settings, fields, tokenAt, training, total);
+  Result<std::unique_ptr<Dataset>> evaluation = makeSequences(settings, fields, tokensAt, training, total);
   if (!evaluation)
     return inputError(evaluation.status().message() + " (the part that train_split leaves for evaluation)");
   source.evaluation = std::move(*evaluation);

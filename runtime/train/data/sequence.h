@@ -1,4 +1,5 @@
-// Datasets of one long sequence of numbers, cut into blocks: inputs are a block, labels the same block shifted by one.
+// Datasets of long sequences of numbers, cut into blocks: inputs are a block, labels the same block shifted by one. No
+// sample goes from one file into the next.
 #pragma once
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/data/settings.h"
@@ -17,25 +18,28 @@ std::string filledText(const std::vector<Field> &fields, const std::vector<Conte
 // What to write for a field that nothing is known of.
 std::string fillAdvice(const std::string &name);
 
+// The numbers [begin, end) of the sequence are a file's.
+struct SequenceFile {
+  std::string path;
+  int64_t begin, end;
+};
+
 // `stride` is between the beginnings of neighbouring samples (1: CharDataset).
 struct SequenceSettings {
-  std::string path; // for messages
+  std::vector<SequenceFile> files; // one behind the other
   int64_t block = 0;
   int64_t stride = 1;
   bool shuffle = true;
   std::vector<Content> contents; // by field
 };
 
-// Number `i` of the sequence.
-using TokenAt = std::function<int64_t(int64_t)>;
+// Writes the numbers from `first` on; they are of one file.
+using TokensAt = std::function<void(int64_t first, std::span<int64_t> out)>;
 
-// Samples within [begin, end) of the sequence. Errors: fields that are not [block] integers, fewer than block + 1
-// numbers.
-Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
-                                               TokenAt tokenAt, int64_t begin, int64_t end);
-// Samples of the first `trainSplit` of the `total` numbers to train on, of the rest, if any, to evaluate on.
-Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokenAt &tokenAt,
-                      int64_t total, double trainSplit, DataSource &source);
+// Samples of the first `trainSplit` of all numbers to train on, of the rest, if any, to evaluate on. Errors: fields
+// that are not [block] integers, no file with block + 1 numbers in one of both.
+Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokensAt &tokensAt,
+                      double trainSplit, DataSource &source);
 // The block length: `settings.block`, which must be the one of the fields; or, if 0, theirs.
 Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Field> &fields);
 

@@ -1,6 +1,7 @@
 // The `data` map of the plan (made by the compiler from a checked recipe, or given by an embedding program).
 #pragma once
 #include "runtime/base/status.h"
+#include "runtime/train/data/augment.h"
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,10 +27,12 @@ constexpr std::pair<const char *, Content> contentWords[] = {
     {"positions", Content::Positions}, {"segments", Content::Segments}, {"mask", Content::Mask}};
 
 struct DataSettings {
-  std::string kind, path, dtype;
+  std::string kind, dtype;
+  std::vector<std::string> paths; // files, folders and globs (files.h)
   int64_t block = 0, truncate = 0, samples = 0;
   double trainSplit = 1.0;
-  bool shuffle = true, dropLast = false;
+  bool shuffle = true;
+  std::string lastBatch = "repeat"; // or "drop"
   std::map<std::string, std::string> fields;
   std::map<std::string, Content> fill;
   int64_t size = 0;              // images
@@ -39,7 +42,13 @@ struct DataSettings {
   bool causal = false;           // of lengths: masks that are made let a position see those before it only
   std::optional<int64_t> separator;
   std::map<std::string, double> pad; // of lengths: field name -> what stands behind a sample's end
+  std::optional<Augment> augment;    // images, cifar10
+  double mixup = 0, cutmix = 0;      // the alpha of each; 0: none
+  std::vector<DataSettings> sources; // of a mixture
+  double weight = 1;                 // of a source
 };
+// The paths of its sources, too.
+std::vector<std::string> allPaths(const DataSettings &settings);
 
 // Error: not a map, an unknown key, a value of the wrong type.
 Result<DataSettings> parseDataSettings(const std::string &yaml);

@@ -1,10 +1,11 @@
 #include "runtime/plan/dtype.h"
-#include "runtime/train/data/array.h"
+#include "runtime/train/data/files.h"
+#include "runtime/train/data/joined_array.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/ragged.h"
 #include "runtime/train/data/sequence.h"
+#include "runtime/train/data/token_file.h"
 #include <algorithm>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <utility>
@@ -12,89 +13,79 @@
 namespace cleave::runtime {
 namespace {
 
-// Wider numbers than they are read as show: all but every second, or every fourth, are 0.
-Status checkWidth(const Array &array, const std::string &path) {
-  constexpr int64_t looked = 4096, fewest = 64;
-  const int64_t count = std::min(looked, array.shape[0]), unit = byteSize(array.dtype);
-  if (count < fewest) return Status::ok();
-  for (int64_t step : {8 / unit, 4 / unit}) {
-    bool isWider = step > 1, hasTokens = false;
-    for (int64_t i = 0; i < count && isWider; ++i) {
-      const std::byte *at = array.bytes.data() + i * unit;
-      const bool isZero = std::all_of(at, at + unit, [](std::byte byte) { return byte == std::byte(0); });
-      hasTokens |= i % step == 0 && !isZero;
-      isWider = i % step == 0 || isZero;
-    }
-    if (isWider && hasTokens)
-      return inputError(fmt::format("{}: read as {}, only every {} token is not 0: are they int{} (dtype: int{})?",
-                                    path, name(array.dtype), step == 2 ? "second" : "fourth", step * unit * 8,
-                                    step * unit * 8));
+// The recipe's files, with as many tokens of them as it wants.
+Result<std::vector<TokenFile>> openTokenFiles(const DataSettings &settings) {
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> paths, filesOf(settings.paths, {{".bin", ".npy"}}));
+  std::vector<TokenFile> files;
+  int64_t total = 0;
+  for (const std::string &path : paths) {
+    CLEAVE_ASSIGN_OR_RETURN(TokenFile file, openTokenFile(path, settings.dtype, !settings.lengths.empty()));
+    Array &tokens = file.tokens;
+    if (settings.truncate > 0) tokens.shape[0] = std::min(tokens.shape[0], settings.truncate - total);
+    tokens.bytes = tokens.bytes.first(static_cast<size_t>(tokens.shape[0] * byteSize(tokens.dtype)));
+    total += tokens.shape[0];
+    files.push_back(std::move(file));
   }
+  return files;
+}
+
+// Adds the samples of one document: its tokens [begin, end) of all, the last of which is a label only. One that is
+// longer than the longest length becomes several.
+void addDocument(int64_t begin, int64_t end, int64_t longest, std::vector<SamplePart> &samples) {
+  for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
+}
+
+// The file's documents go up to a separator, with it. `first`: of its tokens among all.
+Status addSeparated(const TokenFile &file, int64_t first, int64_t separator, int64_t longest,
+                    std::vector<SamplePart> &samples) {
+  constexpr int64_t atOnce = 65536;
+  const int64_t total = file.tokens.shape[0];
+  std::vector<int64_t> tokens(atOnce);
+  int64_t begin = 0;
+  for (int64_t at = 0; at < total; at += atOnce) {
+    const int64_t count = std::min(atOnce, total - at);
+    CLEAVE_RETURN_IF_ERROR(
+        convertElements(file.tokens, at, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
+    for (int64_t i = 0; i < count; ++i)
+      if (tokens[static_cast<size_t>(i)] == separator)
+        addDocument(first + std::exchange(begin, at + i + 1), first + at + i + 1, longest, samples);
+  }
+  if (begin == 0)
+    return inputError(fmt::format("{}: the separator {} is not among its {} tokens", file.path, separator, total));
+  addDocument(first + begin, first + total, longest, samples);
   return Status::ok();
 }
 
-Result<Array> readFile(const DataSettings &settings) {
-  CLEAVE_ASSIGN_OR_RETURN(std::shared_ptr<MappedFile> file, MappedFile::open(settings.path));
-  std::string_view bytes = file->bytes();
-  if (settings.path.ends_with(".npy")) {
-    Result<Array> array = parseNpy(bytes, file, settings.path);
-    if (array && (array->shape.size() != 1 || isFloat(array->dtype)))
-      return inputError(fmt::format("{}: tokens are one row of integers, this is {}", settings.path, describe(*array)));
-    return array;
-  }
-  Array array;
-  array.dtype = settings.dtype == "uint32"  ? plan::U32
-                : settings.dtype == "int32" ? plan::I32
-                : settings.dtype == "int64" ? plan::I64
-                                            : plan::U16;
-  array.shape = {static_cast<int64_t>(bytes.size()) / byteSize(array.dtype)};
-  array.bytes = {reinterpret_cast<const std::byte *>(bytes.data()), bytes.size()};
-  array.storage = file;
-  CLEAVE_RETURN_IF_ERROR(checkWidth(array, settings.path));
-  return array;
-}
-
-// As many as the recipe wants.
-Result<Array> readTokens(const DataSettings &settings) {
-  Result<Array> array = readFile(settings);
-  if (array && settings.truncate > 0) array->shape[0] = std::min(array->shape[0], settings.truncate);
-  return array;
-}
-
-// A sample is what stands up to a separator, with it, and its labels are the tokens behind. One that is longer than the
-// longest length becomes several.
+// Samples are the documents of an .idx, or what stands up to a separator; their labels are the tokens behind.
 Result<DataSource> openDocuments(const DataSettings &settings, const std::vector<Field> &fields,
                                  const std::vector<Content> &contents) {
-  if (!settings.separator)
-    return inputError("data.lengths of tokens needs data.separator, the token that ends a sample");
-  CLEAVE_ASSIGN_OR_RETURN(Array array, readTokens(settings));
-  const int64_t total = array.shape[0], longest = settings.lengths.back();
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<TokenFile> files, openTokenFiles(settings));
+  const int64_t longest = settings.lengths.back();
   std::vector<SamplePart> samples;
-  auto add = [&](int64_t begin, int64_t end) { // the last token is a label only
-    for (; begin + 1 < end; begin += longest) samples.push_back({begin, std::min(longest, end - 1 - begin)});
-  };
-  constexpr int64_t atOnce = 65536;
-  std::vector<int64_t> tokens(atOnce);
-  int64_t begin = 0;
-  for (int64_t first = 0; first < total; first += atOnce) {
-    const int64_t count = std::min(atOnce, total - first);
-    CLEAVE_RETURN_IF_ERROR(
-        convertElements(array, first, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
-    for (int64_t i = 0; i < count; ++i)
-      if (tokens[static_cast<size_t>(i)] == *settings.separator)
-        add(std::exchange(begin, first + i + 1), first + i + 1);
+  JoinedArray all;
+  for (const TokenFile &file : files) {
+    const int64_t first = all.elements();
+    all.add(file.tokens, file.path);
+    if (file.documents && settings.separator)
+      return inputError(file.path + ": its .idx says where documents end: leave data.separator out");
+    if (!file.documents && !settings.separator)
+      return inputError(file.path + ": data.lengths of tokens needs data.separator, the token that ends a sample");
+    if (!file.documents) {
+      CLEAVE_RETURN_IF_ERROR(addSeparated(file, first, *settings.separator, longest, samples));
+      continue;
+    }
+    for (size_t i = 1; i < file.documents->size(); ++i)
+      addDocument(first + (*file.documents)[i - 1], first + std::min((*file.documents)[i], file.tokens.shape[0]),
+                  longest, samples);
   }
-  if (begin == 0)
-    return inputError(
-        fmt::format("{}: the separator {} is not among its {} tokens", settings.path, *settings.separator, total));
-  add(begin, total);
   std::vector<RaggedSource> sources;
   for (size_t i = 0; i < fields.size(); ++i) {
     const Field &field = fields[i];
     RaggedSource &source = sources.emplace_back(RaggedSource{.content = contents[i]});
     if (source.content == Content::NextTokens) source.shift = 1;
-    if (source.content == Content::Tokens || source.content == Content::NextTokens) source.array = array;
-    if (source.array && (field.lengthDims.size() != 1 || field.elements() != field.shape[field.lengthDims.front()]))
+    if (source.content == Content::Tokens || source.content == Content::NextTokens) source.array = all;
+    if (!source.array.empty() &&
+        (field.lengthDims.size() != 1 || field.elements() != field.shape[field.lengthDims.front()]))
       return inputError(
           fmt::format("data of kind 'tokens' fills inputs of one number a position; '{}' is [{}] a sample", field.name,
                       fmt::join(field.shape, ", ")));
@@ -108,16 +99,20 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
   CLEAVE_ASSIGN_OR_RETURN(std::vector<Content> contents, contentsOf(settings, fields));
   if (!settings.lengths.empty()) return openDocuments(settings, fields, contents);
   CLEAVE_ASSIGN_OR_RETURN(int64_t block, blockLength(settings, fields));
-  CLEAVE_ASSIGN_OR_RETURN(Array array, readTokens(settings));
-  TokenAt tokenAt = [tokens = array](int64_t i) {
-    int64_t value = 0;
-    // The type was checked when the file was opened.
-    (void)convertElements(tokens, i, 1, plan::I64, reinterpret_cast<std::byte *>(&value)).isOk();
-    return value;
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<TokenFile> files, openTokenFiles(settings));
+  SequenceSettings sequences{{}, block, block, settings.shuffle, contents};
+  JoinedArray all;
+  for (TokenFile &file : files) {
+    const int64_t begin = all.elements();
+    all.add(std::move(file.tokens), file.path);
+    sequences.files.push_back({std::move(file.path), begin, all.elements()});
+  }
+  TokensAt tokensAt = [all](int64_t first, std::span<int64_t> out) {
+    // The types were checked when the files were opened.
+    (void)all.convert(first, std::ssize(out), plan::I64, reinterpret_cast<std::byte *>(out.data())).isOk();
   };
-  SequenceSettings sequences{settings.path, block, block, settings.shuffle, contents};
   DataSource source;
-  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, array.shape[0], settings.trainSplit, source));
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokensAt, settings.trainSplit, source));
   return source;
 }
 

@@ -1,6 +1,5 @@
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/dataset.h"
-#include "runtime/train/data/sampler.h"
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -131,6 +130,87 @@ TEST_F(DataTest, ArraysFromAFolderConvertAndSplit) {
   ASSERT_NE(source.evaluation, nullptr);
   EXPECT_THAT(taken<float>(*source.evaluation, 0, {0}), ElementsAre(250, 255));
   EXPECT_THAT(taken<int64_t>(*source.evaluation, 1, {0, 1}), ElementsAre(1, 0));
+}
+
+// Sets of arrays one behind the other: here folders of .npy.
+TEST_F(DataTest, ArraysOfSeveralFiles) {
+  auto writeSet = [&](const std::string &name, std::vector<int32_t> x, std::vector<int64_t> labels,
+                      std::vector<int64_t> scale) {
+    fs::create_directories(folder / name);
+    write(name + "/x.npy", npy("<i4", fmt::format("({}, 2)", x.size() / 2), bytesOf(x)));
+    write(name + "/labels.npy", npy("<i8", fmt::format("({},)", labels.size()), bytesOf(labels)));
+    write(name + "/scale.npy", npy("<i8", "(2,)", bytesOf(scale)));
+    return (folder / name).string();
+  };
+  const std::string a = writeSet("a", {1, 2, 3, 4, 5, 6}, {0, 1, 2}, {7, 8}), b = writeSet("b", {9, 10}, {3}, {7, 8});
+  std::vector<Field> fields = {
+      {"x", plan::F32, {2}}, {"scale", plan::I64, {2}}, {"labels", plan::I64, {}, true, 9, int64_t(0)}};
+  fields[1].withoutSamples = true;
+  const std::string yaml = fmt::format("{{kind: arrays, path: [{}, {}, {}], train_split: 0.8}}", b, a, b);
+  DataSource source = opened(yaml, fields);
+  EXPECT_EQ(source.train->size(), 4);
+  EXPECT_THAT(taken<float>(*source.train, 0, {3, 0, 1}), ElementsAre(5, 6, 9, 10, 1, 2));
+  EXPECT_THAT(taken<int64_t>(*source.train, 2, {0, 1, 2, 3}), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(taken<int64_t>(*source.evaluation, 2, {0}), ElementsAre(3));
+  // What is wrong is told with its file, and the sample's number there.
+  writeSet("a", {1, 2, 3, 4, 5, 6}, {0, 11, 2}, {7, 8});
+  std::vector<std::byte> bytes(8);
+  EXPECT_THAT(opened(yaml, fields).train->fill(2, std::array<int64_t, 1>{2}, bytes.data()).message(),
+              HasSubstr("/a: label 11 at sample 1"));
+  writeSet("a", {1, 2}, {0}, {7, 9});
+  EXPECT_THAT(fault(yaml, fields), HasSubstr("/a: array 'scale' is not that of"));
+  writeSet("a", {1, 2}, {0, 1}, {7, 8});
+  EXPECT_THAT(fault(yaml, fields), HasSubstr("/a: array 'labels' holds 2 samples, the ones before it 1"));
+  writeSet("a", {1, 2}, {0}, {7, 8});
+  fs::remove(folder / "a" / "scale.npy");
+  source = opened("{fill: {scale: ones}, " + yaml.substr(1), fields);
+  EXPECT_THAT(taken<int64_t>(*source.train, 1, {0}), ElementsAre(1, 1));
+  fields[1].name = "position_ids";
+  fs::rename(folder / "b" / "scale.npy", folder / "b" / "position_ids.npy");
+  EXPECT_THAT(fault(yaml, fields), HasSubstr("/a: has not an array 'position_ids', and the files before it have one"));
+}
+
+TEST_F(DataTest, ArraysOfSeveralLengthsInSeveralFiles) {
+  auto writeSet = [&](const std::string &name, std::vector<int64_t> ids, std::vector<int64_t> offsets) {
+    fs::create_directories(folder / name);
+    write(name + "/ids.npy", npy("<i8", fmt::format("({},)", ids.size()), bytesOf(ids)));
+    write(name + "/offsets.npy", npy("<i8", fmt::format("({},)", offsets.size()), bytesOf(offsets)));
+    return (folder / name).string();
+  };
+  const std::string a = writeSet("a", {1, 2, 3, 4, 99}, {1, 3, 4}), b = writeSet("b", {5, 6, 7}, {0, 2, 3});
+  const std::vector<Field> fields = {{"ids", plan::I64, {4}}};
+  DataSource source = opened(fmt::format("{{kind: arrays, lengths: [4], path: [{}, {}]}}", a, b), fields);
+  EXPECT_EQ(source.train->size(), 4);
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {0, 1}), ElementsAre(2, 3, 0, 0, 4, 0, 0, 0));
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {2, 3}), ElementsAre(5, 6, 0, 0, 7, 0, 0, 0));
+  writeSet("b", {5, 6, 7, 8, 9}, {0, 5});
+  EXPECT_THAT(fault(fmt::format("{{kind: arrays, lengths: [4], path: [{}, {}]}}", a, b), fields),
+              HasSubstr("/b: sample 2 has 5 positions"));
+}
+
+// Sources stand one behind the other; the sampler draws from them.
+TEST_F(DataTest, MixturesHaveAllSources) {
+  const std::string one = write("one.bin", bytesOf<uint16_t>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})),
+                    two = write("two.bin", bytesOf<uint16_t>({20, 21, 22, 23, 24, 25, 26}));
+  const std::vector<Field> fields = {{"ids", plan::I64, {3}}, {"labels", plan::I64, {3}, true}};
+  const std::string sources =
+      fmt::format("[{{kind: tokens, path: {}, weight: 3, train_split: 0.6}}, {{kind: tokens, path: {}}}]", one, two);
+  DataSource source = opened("{kind: mixture, shuffle: false, sources: " + sources + "}", fields);
+  ASSERT_EQ(source.train->size(), 2 + 2);
+  EXPECT_FALSE(source.train->shuffle());
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {3, 0, 1}), ElementsAre(23, 24, 25, 0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(taken<int64_t>(*source.train, 1, {2}), ElementsAre(21, 22, 23));
+  const std::vector<Share> shares = source.train->shares();
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0].samples, 2);
+  EXPECT_EQ(shares[0].weight, 3);
+  EXPECT_EQ(shares[1].weight, 1);
+  EXPECT_THAT(fault("{kind: mixture, sources: []}", fields), HasSubstr("needs sources"));
+  EXPECT_THAT(fault("{kind: mixture, sources: [{kind: mixture}]}", fields), HasSubstr("source 1 is a mixture itself"));
+  EXPECT_THAT(fault("{kind: mixture, sources: [{kind: synthetic, weight: .nan}]}", fields),
+              HasSubstr("a weight of nan"));
+  EXPECT_THAT(openData("{kind: mixture, sources: " + sources + "}", fields, {.path = one}).status().message(),
+              HasSubstr("none can replace them all"));
 }
 
 TEST_F(DataTest, ArrayFaultsNameWhatIsWrong) {
@@ -304,60 +384,6 @@ TEST(Settings, FaultsAreNamed) {
   EXPECT_THAT(fault("{kind: arrays}", {{"x", plan::F32, {1}}}), HasSubstr("needs a path"));
   EXPECT_THAT(fault("", {{"x", plan::F32, {1}}}), HasSubstr("names no training data"));
   EXPECT_THAT(fault("{kind: chars, block: many}", {{"x", plan::F32, {1}}}), HasSubstr("'block'"));
-}
-
-TEST(Sampler, EveryEpochIsAPermutationPadded) {
-  Sampler sampler(10, {.batch = 4, .seed = 7});
-  EXPECT_EQ(sampler.samplesPerEpoch(), 12);
-  std::vector<int64_t> first;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : sampler.next(4)) first.push_back(index);
-  EXPECT_EQ(std::set<int64_t>(first.begin(), first.begin() + 10).size(), 10u);
-  EXPECT_EQ(first[10], first[0]); // DistributedSampler pads from the beginning
-  EXPECT_EQ(first[11], first[1]);
-  std::vector<int64_t> second;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : sampler.next(4)) second.push_back(index);
-  EXPECT_NE(first, second);
-  Sampler same(10, {.batch = 4, .seed = 7}), other(10, {.batch = 4, .seed = 8});
-  std::span<const int64_t> again = same.next(12 / 3);
-  EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin()));
-  std::span<const int64_t> different = other.next(4);
-  EXPECT_FALSE(std::equal(different.begin(), different.end(), first.begin()));
-}
-
-TEST(Sampler, InOrderAndDropLast) {
-  Sampler ordered(5, {.batch = 2, .shuffle = false});
-  std::vector<int64_t> seen;
-  for (int i = 0; i < 3; ++i)
-    for (int64_t index : ordered.next(2)) seen.push_back(index);
-  EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 0));
-  Sampler dropping(5, {.batch = 2, .shuffle = false, .dropLast = true});
-  EXPECT_EQ(dropping.samplesPerEpoch(), 4);
-  Sampler small(3, {.batch = 8, .shuffle = false});
-  EXPECT_THAT(small.next(8), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1));
-}
-
-TEST(Sampler, GoesOnFromItsState) {
-  Sampler sampler(100, {.batch = 8, .seed = 3});
-  for (int i = 0; i < 20; ++i) sampler.next(8);
-  SamplerState state = sampler.state();
-  Sampler resumed(100, {.batch = 8, .seed = 3});
-  ASSERT_TRUE(resumed.restore(state).isOk());
-  std::span<const int64_t> next = resumed.next(4);
-  std::vector<int64_t> got(next.begin(), next.end());
-  Sampler reference(100, {.batch = 8, .seed = 3});
-  for (int i = 0; i < 20; ++i) reference.next(8);
-  std::span<const int64_t> want = reference.next(4);
-  EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()));
-  EXPECT_FALSE(resumed.restore({0, 1000}).isOk());
-}
-
-TEST(Sampler, PermutationsAreUniform) {
-  // Each of 4 samples is first in a quarter of the epochs: 4000 draws, 5 standard deviations are 137.
-  int counts[4] = {};
-  for (uint64_t seed = 0; seed < 4000; ++seed) ++counts[Sampler(4, {.batch = 1, .seed = seed}).next(1)[0]];
-  for (int count : counts) EXPECT_NEAR(count, 1000, 137);
 }
 
 } // namespace

@@ -1,6 +1,5 @@
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/ragged.h"
-#include "runtime/train/data/sampler.h"
 #include "runtime/train/data/sequence.h"
 #include <algorithm>
 #include <cstring>
@@ -21,13 +20,14 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 class RaggedTest : public testing::Test {
 protected:
   RaggedTest() {
-    settings.path = "data.npz";
+    settings.paths = {"data.npz"};
     settings.lengths = {4, 8};
     settings.shuffle = false;
     std::iota(numbers.begin(), numbers.end(), 10);
     whole.dtype = plan::I64;
     whole.shape = {11};
     whole.bytes = std::as_bytes(std::span(numbers));
+    joined.add(whole, "data.npz");
   }
   static Field field(const std::string &name, std::vector<int64_t> shape, plan::DType type = plan::I64) {
     return {.name = name, .dtype = type, .shape = std::move(shape)};
@@ -43,7 +43,7 @@ protected:
   // The first two fields are in the arrays, "seen" is filled as the recipe says, the others by their names.
   std::vector<RaggedSource> sources() {
     settings.fill["seen"] = Content::Mask;
-    std::vector<RaggedSource> made{{whole}, {whole}};
+    std::vector<RaggedSource> made{{joined}, {joined}};
     for (const Field &field : std::span(shorter).subspan(2)) made.push_back({.content = contentOf(field, settings)});
     return made;
   }
@@ -73,6 +73,7 @@ protected:
   DataSettings settings;
   std::array<int64_t, 11> numbers;
   Array whole;
+  JoinedArray joined;
   std::vector<Field> shorter = ofLength(4);
 };
 
@@ -139,32 +140,6 @@ TEST_F(RaggedTest, RefusesSamplesThatCannotServe) {
   std::vector<Field> fixed = fields[1];
   fixed[2].withoutSamples = true;
   EXPECT_THAT(fault(fixed, {{0, 3}}), HasSubstr("'position_ids' is the same for all samples of a step"));
-}
-
-TEST(SamplerTest, GroupsSamplesThatNeedTheSameLength) {
-  constexpr int64_t size = 103, batch = 4;
-  auto groupOf = [](int64_t sample) { return static_cast<size_t>(sample % 7 == 0 ? 2 : sample % 3 == 0); };
-  Sampler sampler(size, {.batch = batch, .seed = 7, .groupOf = groupOf});
-  Sampler plain(size, {.batch = batch, .seed = 7});
-  std::vector<int64_t> first;
-  for (int epoch = 0; epoch < 3; ++epoch) {
-    std::vector<int64_t> samples, alone;
-    int64_t mixed = 0;
-    for (int64_t step = 0; step < sampler.samplesPerEpoch() / batch; ++step) {
-      std::span<const int64_t> taken = sampler.next(batch);
-      samples.insert(samples.end(), taken.begin(), taken.end());
-      mixed += std::ranges::any_of(taken, [&](int64_t one) { return groupOf(one) != groupOf(taken[0]); });
-      std::span<const int64_t> other = plain.next(batch);
-      alone.insert(alone.end(), other.begin(), other.end());
-    }
-    EXPECT_LE(mixed, 3); // one a border, and the last
-    EXPECT_NE(samples, alone);
-    samples.resize(size);
-    if (epoch == 0) first = samples;
-    EXPECT_EQ(epoch == 0, samples == first); // another order in every epoch
-    std::ranges::sort(samples);
-    for (int64_t i = 0; i < size; ++i) EXPECT_EQ(samples[static_cast<size_t>(i)], i);
-  }
 }
 
 } // namespace

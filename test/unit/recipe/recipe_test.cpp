@@ -81,6 +81,14 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
         withLoss("dims: {batch: 8, seq: 8}\ndata: {kind: tokens, path: /x, lengths: [8, 4], pack: true, separator: 3, "
                  "causal: false, pad: {ids: 2}}"),
         withLoss("data: {kind: arrays, path: /x, fill: {position_ids: positions, speaker: zeros}}"),
+        withLoss("data: {kind: mixture, shuffle: false, sources: [{kind: tokens, path: [/x, /y], weight: 0.7}, {kind: "
+                 "arrays, path: /z, fields: {a: b}, train_split: 0.5}]}"),
+        withLoss(
+            "data: {kind: images, path: /x, last_batch: drop, mixup: 0.2, cutmix: 1, augment: {flip: 0.5, "
+            "random_resized_crop: {scale: [0.35, 1]}, color_jitter: {brightness: 0.4, contrast: 0.3, saturation: 0.2, "
+            "hue: 0.1}}}"),
+        withLoss("data: {kind: cifar10, path: /x, augment: {crop_padding: 4, flip: 0.5}}"),
+        withLoss("data: {kind: tokens, path: [/x, \"/y/*.bin\"]}"),
         withLoss("data: {kind: images, path: /x, size: 256, mean: [0.5, 0.25, 0.1], std: [0.2]}"),
         withLoss(
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
@@ -145,8 +153,34 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: arrays, path: x, lengths: [0, 8]}")),
               HasSubstr("'data.lengths' must be 1 or more each"));
   EXPECT_THAT(fault(withLoss(lengths + ", separator: 3}")), HasSubstr("'data.separator' is for tokens"));
-  EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: tokens, path: x, lengths: [8]}")),
-              HasSubstr("needs 'data.separator', the token that ends a sample"));
+  EXPECT_THAT(fault(withLoss("data: {kind: images, path: [a, b]}")),
+              HasSubstr("'data' of kind images is in one folder, and 'path' lists 2"));
+  const std::string faults[][2] = {
+      {"{kind: chars, path: x, drop_last: true}", "unknown key 'data.drop_last'; the key is data.last_batch: drop"},
+      {"{kind: chars, path: x, last_batch: smaller}",
+       "'data.last_batch' cannot be 'smaller'; a step is compiled for one"},
+      {"{kind: mixture}", "'data' of kind mixture needs 'sources'"},
+      {"{kind: mixture, sources: []}", "'data' of kind mixture needs 'sources'"},
+      {"{kind: mixture, path: x, sources: [{kind: tokens, path: x}]}", "unknown key 'data.path'"},
+      {"{kind: mixture, last_batch: drop, sources: [{kind: tokens, path: x}]}", "unknown key 'data.last_batch'"},
+      {"{kind: tokens, path: x, sources: []}", "'data.sources' are of kind mixture, this is tokens"},
+      {"{kind: mixture, sources: [{kind: tokens}]}", "needs a 'path'"},
+      {"{kind: mixture, sources: [{kind: tokens, path: x, weight: 0}]}", "'data.sources.weight' must be"},
+      {"{kind: mixture, sources: [{kind: tokens, path: x, weigth: 1}]}", "did you mean 'weight'?"},
+      {"{kind: mixture, sources: [{kind: tokens, path: x, shuffle: true}]}", "'shuffle' is not for one source"},
+      {"{kind: mixture, sources: [{kind: chars, path: x}]}", "is tokens, arrays, cifar10 or synthetic, not chars"},
+      {"{kind: mixture, sources: [{kind: mixture, sources: [{kind: tokens, path: x}]}]}", "not mixture"},
+      {"{kind: arrays, path: x, augment: {flip: 0.5}}", "'data.augment' is for images and cifar10, this is arrays"},
+      {"{kind: tokens, path: x, mixup: 0.5}", "'data.mixup' is for images, cifar10, and arrays of one length"},
+      {"{kind: images, path: x, cutmix: 0}", "'data.cutmix' must be above 0"},
+      {"{kind: images, path: x, augment: {random_resized_crop: {scale: [1]}}}", "must list two numbers"},
+      {"{kind: images, path: x, augment: {random_resized_crop: {ratio: [2, 1]}}}", "the lower one first"},
+      {"{kind: images, path: x, size: 9, augment: {random_resized_crop: {}}}", "leave it out"},
+      {"{kind: images, path: x, augment: {crop_padding: 4, random_resized_crop: {}}}", "leave one out"},
+      {"{kind: images, path: x, augment: {color_jitter: {hue: 0.6}}}", "'data.augment.color_jitter.hue' must be"},
+      {"{kind: images, path: x, augment: {flips: 0.6}}", "did you mean 'flip'?"}};
+  for (const auto &[text, message] : faults) EXPECT_THAT(fault(withLoss("data: " + text)), HasSubstr(message)) << text;
+  EXPECT_THAT(fault(withLoss("data: {kind: chars, path: []}")), HasSubstr("needs a 'path'"));
   EXPECT_THAT(fault(withLoss("dims: {seq: 8}\ndata: {kind: chars, path: x, lengths: [8]}")),
               HasSubstr("'data.lengths' is for arrays, tokens and synthetic data, this is chars"));
   EXPECT_THAT(fault(withLoss("data: {kind: arrays, path: x, fill: {a: position}}")), HasSubstr("did you mean"));
@@ -441,7 +475,8 @@ TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<ScheduleKind>(9);
   expectTableIsWhole<AdamForm>(2);
   expectTableIsWhole<BiasCorrection>(3);
-  expectTableIsWhole<DataKind>(6);
+  expectTableIsWhole<DataKind>(7);
+  expectTableIsWhole<LastBatch>(2);
 }
 
 // The reader takes no key that the table lacks (yaml_reader.cpp), and here none of the table that it does not know.

@@ -69,6 +69,9 @@ TEST_F(TrustTest, AStrangersPlanIsNamedAndRefused) {
   EXPECT_EQ(refusal(encoded), "");
   source.set_model_path("/etc/shadow"); // one changed field is another plan
   EXPECT_THAT(refusal(*encodePlan(source)), HasSubstr("weights from /etc/shadow"));
+  source.mutable_training()->set_data_yaml(
+      "sources:\n  - kind: tokens\n    path: \"/a, b\"\n  - path: [\"/c\", \"/d\"]\n");
+  EXPECT_THAT(refusal(*encodePlan(source)), HasSubstr("data from \"/a, b\" and [\"/c\", \"/d\"]."));
 }
 
 TEST_F(TrustTest, IsAskedForOnce) {
