@@ -157,12 +157,16 @@ void Pipeline::keepLossOutput() {
   }
 }
 
+static std::vector<recipe::ParameterNames> parameterNames(ModuleOp module) {
+  std::vector<recipe::ParameterNames> names;
+  for (auto param : module.getOps<onnx::ParamOp>()) names.push_back(training::namesOf(param->getAttrDictionary()));
+  return names;
+}
+
 Status Pipeline::importModel() {
   CLEAVE_RETURN_IF_ERROR(readModel());
   keepLossOutput();
-  std::vector<recipe::ParameterNames> parameters;
-  for (auto param : module->getOps<onnx::ParamOp>())
-    parameters.push_back(training::namesOf(param->getAttrDictionary()));
+  const std::vector<recipe::ParameterNames> parameters = parameterNames(*module);
   std::vector<recipe::ParameterNames> others; // constants, and what the exporter lists and the file lacks
   for (auto tensor : module.get()->getAttrOfType<ArrayAttr>(import_::otherTensorsName).getAsRange<DictionaryAttr>())
     others.push_back({tensor.getAs<StringAttr>("name").str(), {}, {}});
@@ -191,6 +195,7 @@ Status Pipeline::importModel() {
     passes.addPass(training::createInitializeParameters(request.recipe));
     passes.addPass(training::createAddAdapters(request.recipe));
   }));
+  CLEAVE_RETURN_IF_ERROR(recipe::checkUpdateGlobs(request.recipe, parameterNames(*module)));
   for (std::string &warning : warningsOfParameterTypes(*module)) warned.push_back(std::move(warning));
   return Status::ok();
 }

@@ -92,6 +92,25 @@ void warnOf(const std::string &where, const std::string &key, const std::string 
                       where, glob, key, readers.size(), name, fmt::join(readers, ", ")));
 }
 
+// A group whose parameters all belong to groups before it changes nothing.
+Status checkGroups(const std::vector<OptimizerGroup> &groups, const std::vector<ParameterNames> &parameters) {
+  std::vector<ParameterPatterns> patterns;
+  for (const OptimizerGroup &group : groups) patterns.emplace_back(group.match);
+  std::vector<size_t> own(groups.size());
+  for (const ParameterNames &parameter : parameters)
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (patterns[i].match(parameter)) {
+        ++own[i];
+        break;
+      }
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (own[i] == 0)
+      return inputError(fmt::format("{}: all parameters of this group of 'optimizer.groups' ('{}') belong to groups "
+                                    "before it, and the first that fits counts: move it up, or leave it out",
+                                    groups[i].where, fmt::join(groups[i].match, "', '")));
+  return Status::ok();
+}
+
 } // namespace
 
 std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
@@ -118,15 +137,8 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("roles." + name), "roles", exactly(name), tensors));
   for (const std::string &glob : recipe.trainable)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, known));
-  for (const std::string &glob : recipe.optimizer.noDecay)
-    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
-  for (const OptimizerGroup &group : recipe.optimizer.groups)
-    for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
   for (const FrozenRows &frozen : recipe.frozenRows)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen_rows"), "frozen_rows", frozen.match, known));
-  for (const NormGroup &group : recipe.gradNorms)
-    for (const std::string &glob : group.match)
-      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
   if (recipe.fp8.keep)
     for (const std::string &glob : *recipe.fp8.keep)
       CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("fp8.keep"), "fp8.keep", glob, known));
@@ -136,6 +148,18 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     for (const std::string &glob : recipe.lora->match)
       CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("lora.match"), "lora.match", glob, known));
   return Status::ok();
+}
+
+Status checkUpdateGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
+  const KnownNames known(parameters);
+  for (const std::string &glob : recipe.optimizer.noDecay)
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
+  for (const OptimizerGroup &group : recipe.optimizer.groups)
+    for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
+  for (const NormGroup &group : recipe.gradNorms)
+    for (const std::string &glob : group.match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
+  return checkGroups(recipe.optimizer.groups, parameters);
 }
 
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs) {

@@ -25,6 +25,10 @@ Optimizer merged(const Recipe &recipe, Optimizer of) {
   take("form", &Optimizer::form);
   take("bias_correction", &Optimizer::biasCorrection);
   take("no_decay", &Optimizer::noDecay);
+  take("amsgrad", &Optimizer::amsgrad);
+  take("state_dtype", &Optimizer::stateType);
+  take("layer_decay", &Optimizer::layerDecay);
+  take("groups", &Optimizer::groups);
   of.where = given.where;
   return of;
 }
@@ -79,12 +83,15 @@ Status takeOptimizer(Recipe &recipe, const ModelTraining &model, std::vector<std
   }
   if (!model.optimizer)
     return inputError(fmt::format("{}; give the recipe an `optimizer` with its kind", model.optimizerFault));
+  if (recipe.gives("optimizer.groups.lr") && !recipe.gives("optimizer.lr"))
+    return inputError(fmt::format("{}: give 'optimizer.lr', which the groups' rates are multiples of",
+                                  recipe.at("optimizer.groups")));
   recipe.optimizer = merged(recipe, *model.optimizer);
   CLEAVE_RETURN_IF_ERROR(keepStepDecay(recipe, model));
   const double rate = recipe.optimizer.lr.peak;
   notes.push_back(optimizerNote(model, recipe.optimizer,
                                 recipe.gives("optimizer.lr") ? ", at the recipe's lr"
-                                : model.givesRate ? fmt::format(" with lr {}", rate)
+                                : model.givesRate            ? fmt::format(" with lr {}", rate)
                                                   : fmt::format("; nothing gives its lr, {} is taken", rate)));
   return Status::ok();
 }

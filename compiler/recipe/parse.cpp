@@ -34,13 +34,26 @@ void readLabels(MapReader &loss, Labels &labels) {
   reader.finish();
 }
 
+// A key that the kind has no use for is an error: numbers would be others than the person means.
+void checkUses(MapReader &reader, const std::string &kind, const std::string &except = "") {
+  for (const std::string &key : reader.keys())
+    if (std::string fault = useFault(reader.dotted(key), kind); !fault.empty() && key != except && reader.has(key))
+      reader.fail(key, fault);
+}
+
 void readLoss(MapReader reader, Loss &loss) {
   if (!reader.has("kind")) reader.fail("kind", "'loss' needs a 'kind', such as softmax_cross_entropy");
   reader.word("kind", loss.kind);
   if (reader.has("output")) reader.text("output", loss.output.emplace());
   readLabels(reader, loss.labels);
-  bool overClasses = loss.kind == LossKind::SoftmaxCrossEntropy || loss.kind == LossKind::Nll;
-  if (overClasses && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
+  if (loss.kind == LossKind::Output && (loss.labels.dtype || loss.labels.shape))
+    reader.fail("labels", "'loss.labels' of kind output is the name of the graph's input alone");
+  checkUses(reader, toString(loss.kind));
+  const bool isSoft = loss.labels.dtype && loss.labels.dtype->starts_with("float");
+  if (isSoft && reader.has("ignore_index"))
+    reader.fail("ignore_index", "'loss.ignore_index' is a class, and these labels are probabilities; leave it out");
+  const bool overClasses = useFault("loss.ignore_index", toString(loss.kind)).empty();
+  if (overClasses && !isSoft && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
   if (reader.has("ignore_index")) reader.integer("ignore_index", loss.ignoreIndex.emplace());
   reader.number("label_smoothing", loss.labelSmoothing, {.least = 0, .most = 1});
   reader.word("reduction", loss.reduction);
@@ -52,13 +65,6 @@ void readLoss(MapReader reader, Loss &loss) {
   else
     reader.numbers("pos_weight", loss.posWeight, {.least = 0});
   reader.number("z_loss", loss.zLoss, {.least = 0});
-  auto isFor = [&](const char *key, bool fits, const char *kinds) {
-    if (reader.has(key) && !fits)
-      reader.fail(key, fmt::format("'loss.{}' is for {}, this is {}", key, kinds, toString(loss.kind)));
-  };
-  isFor("weight", overClasses, "softmax_cross_entropy and nll");
-  isFor("pos_weight", loss.kind == LossKind::BceWithLogits, "bce_with_logits");
-  isFor("z_loss", loss.kind == LossKind::SoftmaxCrossEntropy, "softmax_cross_entropy");
   if (loss.zLoss > 0 && !loss.weight.empty())
     reader.fail("z_loss", "'loss.z_loss' counts all labels alike, and 'loss.weight' does not: leave one out");
   if (loss.reduction == Reduction::BatchMean && loss.kind != LossKind::KlDiv)
@@ -66,11 +72,14 @@ void readLoss(MapReader reader, Loss &loss) {
   reader.finish();
 }
 
+bool isShare(MapReader &reader, const std::string &key) {
+  return reader.has(key) && reader.node(key).IsScalar() && reader.node(key).Scalar().ends_with('%');
+}
+
 // A number of steps, or a share of the schedule's: "3%".
 void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t &steps) {
-  std::string text;
-  if (reader.has(key) && reader.node(key).IsScalar()) text = reader.node(key).Scalar();
-  if (!text.ends_with('%')) return reader.integer(key, steps, {.least = 0});
+  if (!isShare(reader, key)) return reader.integer(key, steps, {.least = 0});
+  const std::string text = reader.node(key).Scalar();
   char *end = nullptr;
   const double share = std::strtod(text.c_str(), &end) / 100;
   if (end != text.c_str() + text.size() - 1 || !Range{.least = 0, .most = 1}.has(share))
@@ -82,18 +91,6 @@ void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t
   steps = std::llround(share * static_cast<double>(total));
 }
 
-// Keys that only some kinds of a schedule have.
-void checkScheduleKeys(MapReader &reader, ScheduleKind kind) {
-  using K = ScheduleKind;
-  static const std::map<std::string, std::vector<K>> owners = {
-      {"power", {K::Polynomial}}, {"period", {K::CosineRestarts}},   {"period_factor", {K::CosineRestarts}},
-      {"decay_steps", {K::Wsd}},  {"anneal", {K::Wsd, K::OneCycle}}, {"warmup_share", {K::OneCycle}}};
-  for (const auto &[key, kinds] : owners)
-    if (reader.has(key) && std::ranges::find(kinds, kind) == kinds.end())
-      reader.fail(key,
-                  fmt::format("'optimizer.lr.{}' is for kind {}, this is {}", key, toString(kinds[0]), toString(kind)));
-}
-
 void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!optimizer.has("lr")) return;
   if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, rateRange);
@@ -101,7 +98,7 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!reader.has("kind"))
     reader.fail("kind", "'optimizer.lr' as a map needs a 'kind', such as constant, linear, cosine or wsd");
   reader.word("kind", schedule.kind);
-  checkScheduleKeys(reader, schedule.kind);
+  checkUses(reader, toString(schedule.kind), isShare(reader, "warmup_steps") ? "total_steps" : "");
   const bool isCycle = schedule.kind == ScheduleKind::OneCycle;
   if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
   reader.number("peak", schedule.peak, rateRange);
@@ -119,6 +116,8 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
   reader.integer("period_factor", schedule.periodFactor, {.least = 1});
   reader.word("anneal", schedule.anneal);
   reader.number("warmup_share", schedule.warmupShare, {.above = 0, .below = 1});
+  if (reader.has("start") && !isCycle && schedule.warmupSteps == 0)
+    reader.fail("start", "'optimizer.lr.start' is where the 'warmup_steps' begin, and there are none; leave it out");
   auto needs = [&](const char *key, const char *what) {
     if (!reader.has(key))
       reader.fail(key, fmt::format("'optimizer.lr' of kind {} needs '{}', {}", toString(schedule.kind), key, what));
@@ -140,8 +139,6 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
     needs("total_steps", "the steps of the cycle");
     if (schedule.anneal == Anneal::Sqrt)
       reader.fail("anneal", "'optimizer.lr.anneal' of kind one_cycle is cosine or linear");
-    if (schedule.warmupSteps > 0)
-      reader.fail("warmup_steps", "'optimizer.lr' of kind one_cycle rises in 'warmup_share' of its steps");
     break;
   case ScheduleKind::Wsd:
     needs("decay_steps", "the last steps, in which the rate falls");
@@ -159,27 +156,6 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
                               schedule.totalSteps));
   }
   reader.finish();
-}
-
-// Keys that only some optimizers have.
-void checkOptimizerKeys(MapReader &reader, const Optimizer &optimizer) {
-  using K = OptimizerKind;
-  static const std::map<std::string, std::vector<K>> owners = {{"amsgrad", {K::Adam, K::AdamW}},
-                                                               {"alpha", {K::RmsProp}},
-                                                               {"centered", {K::RmsProp}},
-                                                               {"momentum_decay", {K::NAdam}},
-                                                               {"decoupled_weight_decay", {K::NAdam, K::RAdam}},
-                                                               {"rho", {K::Adadelta}}};
-  for (const auto &[key, kinds] : owners)
-    if (reader.has(key) && std::ranges::find(kinds, optimizer.kind) == kinds.end())
-      reader.fail(
-          key, fmt::format("'optimizer.{}' is for {}, this is {}", key, toString(kinds[0]), toString(optimizer.kind)));
-  if (optimizer.amsgrad && optimizer.form == AdamForm::Onnx)
-    reader.fail("amsgrad", "'optimizer.amsgrad' is for form pytorch");
-  if (optimizer.stateType == StateType::Bf16 &&
-      (optimizer.kind == K::Adafactor || optimizer.kind == K::Adagrad || optimizer.kind == K::Adadelta))
-    reader.fail("state_dtype", fmt::format("{} keeps no momentum, which 'state_dtype' is the type of; leave it out",
-                                           toString(optimizer.kind)));
 }
 
 // The learning rate of a group: a number, which stands to the peak as all of its rates do, or {scale: ...}.
@@ -260,10 +236,6 @@ void readOptimizer(MapReader reader, Source &source, Optimizer &optimizer) {
   reader.word("state_dtype", optimizer.stateType);
   readGroups(reader, source, optimizer);
   if (reader.has("layer_decay")) reader.number("layer_decay", optimizer.layerDecay.emplace(), {.above = 0, .most = 1});
-  checkOptimizerKeys(reader, optimizer);
-  if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&
-      (optimizer.momentum == 0 || optimizer.dampening != 0))
-    reader.fail("nesterov", "'optimizer.nesterov' needs a momentum above 0 and no dampening");
   reader.finish();
 }
 
@@ -273,6 +245,7 @@ void readInitRule(MapReader &reader, InitRule &rule) {
                                                  "kaiming_normal"};
   reader.text("kind", rule.kind);
   if (std::find(kinds.begin(), kinds.end(), rule.kind) == kinds.end()) reader.unknownWord("kind", rule.kind, kinds);
+  checkUses(reader, rule.kind);
   reader.numbersOf(rule, initNumbers());
 }
 
@@ -288,8 +261,6 @@ std::string absolutePath(const std::string &path, const std::string &recipeFile)
 
 void readCheckpoint(MapReader &reader, const std::string &kind, const std::string &recipeFile, Init &init) {
   reader.text("path", init.checkpoint);
-  if (kind != "safetensors" && !init.checkpoint.empty())
-    reader.fail("path", "'init.path' is for kind safetensors, not " + kind);
   if (kind == "safetensors" && init.checkpoint.empty())
     reader.fail("path", "'init' of kind safetensors needs a 'path': a .safetensors file, an index of such files, or "
                         "the folder of either");
@@ -314,8 +285,11 @@ void readInit(Source &source, MapReader &recipe, const std::string &recipeFile, 
   reader.text("kind", word);
   init.fromModel = word == "from_model" || word == "safetensors";
   init.base.match = "*";
+  if (init.fromModel)
+    checkUses(reader, word);
+  else
+    readInitRule(reader, init.base);
   readCheckpoint(reader, word, recipeFile, init);
-  if (!init.fromModel) readInitRule(reader, init.base);
   YAML::Node rules = reader.node("rules");
   if (rules.IsDefined() && !rules.IsNull()) {
     if (!rules.IsSequence())
@@ -462,6 +436,8 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
   if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
   readOptimizer(reader.map("optimizer"), source, recipe.optimizer);
+  if (recipe.gives("optimizer.kind")) // else the model may have one
+    if (Status fits = checkOptimizer(recipe); !fits) throw Fault{fits.message()};
   if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), clipNormRange);
   if (reader.has("clip_value")) reader.number("clip_value", recipe.clipValue.emplace(), clipNormRange);
   if (recipe.clipNorm && recipe.clipValue)

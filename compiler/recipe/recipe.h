@@ -274,6 +274,10 @@ Result<Recipe> parseRecipe(const std::string &path, const std::vector<std::strin
 Result<Recipe> parseRecipeText(const std::string &text, const std::string &name = "recipe",
                                const std::vector<std::string> &overrides = {});
 
+// A key of `optimizer` or of its groups that the optimizer's kind, or another key beside it, has no use for is an
+// error. A recipe without `optimizer.kind` is checked when the model has said its own.
+Status checkOptimizer(const Recipe &recipe);
+
 // `loss.output`, if given, must be one of `outputs`; without it there must be one.
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs);
 

@@ -1,5 +1,7 @@
+#include "compiler/recipe/keys.h"
 #include "compiler/recipe/recipe.h"
 #include <fmt/format.h>
+#include <utility>
 #include <yaml-cpp/yaml.h>
 
 namespace cleave::recipe {
@@ -14,7 +16,7 @@ public:
     return *this;
   }
   MapWriter &word(const std::string &key, const std::string &value) {
-    out << YAML::Key << key << YAML::Value << value;
+    if (uses(key)) out << YAML::Key << key << YAML::Value << value;
     return *this;
   }
   MapWriter &number(const char *key, double value) { return word(key, fmt::format("{}", value)); }
@@ -27,16 +29,19 @@ public:
     return *this;
   }
   MapWriter &numbers(const char *key, const std::vector<double> &values) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginSeq;
     for (double value : values) out << fmt::format("{}", value);
     out << YAML::EndSeq;
     return *this;
   }
   MapWriter &integers(const char *key, const std::vector<int64_t> &values) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Flow << values;
     return *this;
   }
   MapWriter &null(const char *key) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Null;
     return *this;
   }
@@ -46,10 +51,22 @@ public:
     out << YAML::EndMap;
     return *this;
   }
+  // Writes `body`'s keys below `path`, but for those that `kind` has no use for.
+  template <typename Body> void of(const std::string &path, const std::string &kind, Body body) {
+    const auto around = std::exchange(owner, {path, kind});
+    body();
+    owner = around;
+  }
   YAML::Emitter out;
   std::string finish() {
     out << YAML::EndMap;
     return std::string(out.c_str()) + "\n";
+  }
+
+private:
+  std::pair<std::string, std::string> owner; // path and kind
+  bool uses(const std::string &key) const {
+    return owner.first.empty() || useFault(owner.first + "." + key, owner.second).empty();
   }
 };
 
@@ -84,27 +101,21 @@ void writeGroup(MapWriter &to, const OptimizerGroup &group) {
   to.out << YAML::EndMap;
 }
 
+void writeSchedule(MapWriter &to, const Schedule &lr) {
+  to.word("kind", toString(lr.kind)).number("peak", lr.peak).number("min", lr.min);
+  to.integer("warmup_steps", lr.warmupSteps);
+  if (lr.start) to.number("start", *lr.start);
+  if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
+  to.integers("milestones", lr.milestones).number("gamma", lr.gamma).number("power", lr.power);
+  to.integer("period", lr.period).integer("period_factor", lr.periodFactor).integer("decay_steps", lr.decaySteps);
+  to.word("anneal", toString(lr.anneal)).number("warmup_share", lr.warmupShare);
+}
+
 void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   const Schedule &lr = optimizer.lr;
   to.word("kind", toString(optimizer.kind));
-  to.map("lr", [&] {
-    to.word("kind", toString(lr.kind))
-        .number("peak", lr.peak)
-        .number("min", lr.min)
-        .integer("warmup_steps", lr.warmupSteps);
-    if (lr.start) to.number("start", *lr.start);
-    if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
-    to.out << YAML::Key << "milestones" << YAML::Value << YAML::Flow << lr.milestones;
-    to.number("gamma", lr.gamma);
-    if (lr.kind == ScheduleKind::Polynomial) to.number("power", lr.power);
-    if (lr.kind == ScheduleKind::CosineRestarts)
-      to.integer("period", lr.period).integer("period_factor", lr.periodFactor);
-    if (lr.kind == ScheduleKind::Wsd) to.integer("decay_steps", lr.decaySteps).word("anneal", toString(lr.anneal));
-    if (lr.kind == ScheduleKind::OneCycle)
-      to.number("warmup_share", lr.warmupShare).word("anneal", toString(lr.anneal));
-  });
-  to.out << YAML::Key << "betas" << YAML::Value << YAML::Flow << YAML::BeginSeq << fmt::format("{}", optimizer.beta1)
-         << fmt::format("{}", optimizer.beta2) << YAML::EndSeq;
+  to.map("lr", [&] { to.of("optimizer.lr", toString(lr.kind), [&] { writeSchedule(to, lr); }); });
+  to.numbers("betas", {optimizer.beta1, optimizer.beta2});
   to.number("eps", optimizer.eps).number("weight_decay", optimizer.weightDecay).number("momentum", optimizer.momentum);
   to.number("dampening", optimizer.dampening).boolean("nesterov", optimizer.nesterov);
   to.number("initial_accumulator", optimizer.initialAccumulator).number("lr_decay", optimizer.lrDecay);
@@ -112,11 +123,10 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.integer("ns_steps", optimizer.newtonSchulzSteps).word("form", toString(optimizer.form));
   to.word("bias_correction", toString(optimizer.biasCorrection)).texts("no_decay", optimizer.noDecay);
   if (optimizer.amsgrad) to.boolean("amsgrad", true);
-  if (optimizer.kind == OptimizerKind::RmsProp)
-    to.number("alpha", optimizer.alpha).boolean("centered", optimizer.centered);
-  if (optimizer.kind == OptimizerKind::NAdam) to.number("momentum_decay", optimizer.momentumDecay);
+  to.number("alpha", optimizer.alpha).boolean("centered", optimizer.centered);
+  to.number("momentum_decay", optimizer.momentumDecay);
   if (optimizer.decoupledDecay) to.boolean("decoupled_weight_decay", true);
-  if (optimizer.kind == OptimizerKind::Adadelta) to.number("rho", optimizer.rho);
+  to.number("rho", optimizer.rho);
   if (optimizer.stateType != StateType::Parameter) to.word("state_dtype", toString(optimizer.stateType));
   if (optimizer.layerDecay) to.number("layer_decay", *optimizer.layerDecay);
   if (!optimizer.groups.empty()) {
@@ -127,8 +137,10 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
 }
 
 void writeInitRule(MapWriter &to, const InitRule &rule) {
-  to.word("kind", rule.kind).number("mean", rule.mean).number("std", rule.std).number("low", rule.low);
-  to.number("high", rule.high).number("value", rule.value).number("gain", rule.gain);
+  to.of("init", rule.kind, [&] {
+    to.word("kind", rule.kind).number("mean", rule.mean).number("std", rule.std).number("low", rule.low);
+    to.number("high", rule.high).number("value", rule.value).number("gain", rule.gain);
+  });
 }
 
 void writeInit(MapWriter &to, const Init &init) {
@@ -190,8 +202,8 @@ std::string Recipe::resolved() const {
   to.map("dims", [&] {
     for (const auto &[name, size] : dims) to.integer(name, size);
   });
-  to.map("loss", [&] { writeLoss(to, loss); });
-  to.map("optimizer", [&] { writeOptimizer(to, optimizer); });
+  to.map("loss", [&] { to.of("loss", toString(loss.kind), [&] { writeLoss(to, loss); }); });
+  to.map("optimizer", [&] { to.of("optimizer", toString(optimizer.kind), [&] { writeOptimizer(to, optimizer); }); });
   if (clipNorm) to.number("clip_norm", *clipNorm);
   if (clipValue) to.number("clip_value", *clipValue);
   to.word("precision", toString(precision));

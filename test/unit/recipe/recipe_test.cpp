@@ -32,7 +32,6 @@ optimizer:
   betas: [0.9, 0.95]
   eps: 1.0e-8
   weight_decay: 0.1
-  momentum: 0.9
   no_decay: ["*.bias", "*ln*"]
 clip_norm: 1.0
 precision: fp32
@@ -72,7 +71,7 @@ TEST(Recipe, ReadsTheExampleOfTheInterface) {
   EXPECT_EQ(recipe.data->kind, DataKind::Chars);
   EXPECT_EQ(recipe.data->block, 128);
   EXPECT_EQ(recipe.eval->every, 100);
-  EXPECT_EQ(recipe.at("optimizer.no_decay"), "r.yaml:17");
+  EXPECT_EQ(recipe.at("optimizer.no_decay"), "r.yaml:16");
 }
 
 TEST(Recipe, ResolvedTextParsesToTheSame) {
@@ -158,7 +157,7 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: [nan]}")), HasSubstr("one is 'nan'"));
   EXPECT_THAT(fault(withLoss("init: {kind: safetensors}")), HasSubstr("r.yaml:2: 'init' of kind safetensors needs a"));
   EXPECT_THAT(fault(withLoss("init: {kind: zeros, path: x}")),
-              HasSubstr("'init.path' is for kind safetensors, not zeros"));
+              HasSubstr("'init.path' is for safetensors, this is zeros"));
   EXPECT_THAT(fault(withLoss("lora: {rank: 4}")), HasSubstr("r.yaml:2: 'lora' needs 'match'"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], rank: 0}")), HasSubstr("'lora.rank' must be at least 1, is 0"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], dropout: 1}")),
@@ -243,7 +242,7 @@ TEST(Recipe, StepsOfAScheduleMayBeShares) {
   EXPECT_THAT(lr("decay_steps: 90%, warmup_steps: 20%").status().message(),
               HasSubstr("must be more than warmup_steps"));
   EXPECT_THAT(lr("decay_steps: 10, power: 2").status().message(),
-              HasSubstr("'optimizer.lr.power' is for kind polynomial, this is wsd"));
+              HasSubstr("'optimizer.lr.power' is for polynomial, this is wsd"));
 }
 
 TEST(Recipe, SchedulesFollowTheirFormulas) {
@@ -307,10 +306,84 @@ TEST(Glob, OnesThatFitMergedParametersAreTold) {
                                      "merged into 'b': those of node_a, node_y"));
 }
 
+TEST(Glob, GroupsThatOthersCoverAreNamed) {
+  auto check = [](const std::string &second) {
+    return checkUpdateGlobs(parsed(withLoss("optimizer:\n  groups:\n    - {match: ['*.bias'], weight_decay: 0}\n    - "
+                                            "{match: " +
+                                            second + ", lr: 1}")),
+                            {{"fc.weight", {}, {}}, {"fc.bias", {}, {}}, {"head.bias", {}, {}}});
+  };
+  EXPECT_TRUE(check("['fc.*']").isOk());
+  EXPECT_THAT(check("[fc.bias, 'head*']").message(),
+              HasSubstr("r.yaml:5: all parameters of this group of 'optimizer.groups' ('fc.bias', 'head*') belong to"));
+}
+
+TEST(Recipe, KeysWithoutUseAreNamed) {
+  auto loss = [](const std::string &text) { return fault("loss:\n  " + text); };
+  EXPECT_THAT(loss("kind: mse\n  delta: 2"), HasSubstr("r.yaml:3: 'loss.delta' is for huber, this is mse"));
+  EXPECT_THAT(loss("kind: l1\n  axis: 1"), HasSubstr("'loss.axis' is for softmax_cross_entropy, nll, this is l1"));
+  EXPECT_THAT(loss("kind: bce\n  ignore_index: 0"), HasSubstr("'loss.ignore_index' is for"));
+  EXPECT_THAT(loss("kind: nll\n  label_smoothing: 0.1"), HasSubstr("is for softmax_cross_entropy, this is nll"));
+  EXPECT_THAT(loss("kind: softmax_cross_entropy\n  ignore_index: 0\n  labels: {dtype: float32}"),
+              HasSubstr("r.yaml:3: 'loss.ignore_index' is a class, and these labels are probabilities"));
+  EXPECT_THAT(loss("kind: output\n  labels: {dtype: int64}"), HasSubstr("of kind output is the name"));
+  parsed("loss: {kind: mse, ignore_index: null, delta: }");
+  auto optimizer = [](const std::string &text) { return fault(withLoss("optimizer:\n  kind: " + text)); };
+  EXPECT_THAT(optimizer("adamw\n  momentum: 0.9"),
+              HasSubstr("r.yaml:4: 'optimizer.momentum' is for sgd, muon, rmsprop, this is adamw; leave it out"));
+  EXPECT_THAT(optimizer("nadam\n  form: onnx"), HasSubstr("'optimizer.form' is for adam, adamw, muon, this is nadam"));
+  EXPECT_THAT(optimizer("radam\n  bias_correction: none"), HasSubstr("this is radam"));
+  EXPECT_THAT(optimizer("rmsprop\n  nesterov: true"), HasSubstr("is for sgd, muon, this is rmsprop"));
+  EXPECT_THAT(optimizer("rmsprop\n  betas: [0.9, 0.9]"), HasSubstr("'optimizer.betas' is for"));
+  EXPECT_THAT(optimizer("adagrad\n  state_dtype: bf16"), HasSubstr("'optimizer.state_dtype' is for"));
+  EXPECT_THAT(optimizer("sgd\n  dampening: 0.1"), HasSubstr("'momentum' is 0"));
+  EXPECT_THAT(optimizer("rmsprop\n  state_dtype: bf16"), HasSubstr("'momentum' is 0"));
+  parsed(withLoss("optimizer: {kind: sgd, state_dtype: bf16, groups: [{match: [a], momentum: 0.9}]}"));
+  EXPECT_THAT(optimizer("adamw\n  groups:\n    - {match: [a], momentum: 0.5}"),
+              HasSubstr("r.yaml:5: 'optimizer.groups.momentum' is for sgd, muon, rmsprop, this is adamw"));
+  EXPECT_THAT(optimizer("muon\n  groups: [{match: [a], kind: adamw, momentum: 0.5}]"), HasSubstr("this is adamw"));
+  EXPECT_THAT(
+      optimizer("sgd\n  lr: {kind: exponential, peak: 1, gamma: 0.9, min: 0.1}"),
+      HasSubstr("'optimizer.lr.min' is for linear, cosine, polynomial, cosine_restarts, wsd, one_cycle, this is "
+                "exponential"));
+  EXPECT_THAT(optimizer("sgd\n  lr: {kind: constant, peak: 1, total_steps: 9}"),
+              HasSubstr("'optimizer.lr.total_steps'"));
+  EXPECT_THAT(optimizer("sgd\n  lr: {kind: constant, peak: 1, start: 0.1}"),
+              HasSubstr("'optimizer.lr.start' is where"));
+  EXPECT_EQ(parsed(withLoss("optimizer: {kind: sgd, lr: {kind: constant, peak: 1, total_steps: 50, warmup_steps: 4%}}"))
+                .optimizer.lr.warmupSteps,
+            2);
+  EXPECT_THAT(
+      fault(withLoss("init: {kind: zeros, rules: [{match: b, kind: normal, gain: 2}]}")),
+      HasSubstr("'init.rules.gain' is for xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, this is "
+                "normal"));
+  EXPECT_THAT(fault(withLoss("init: {kind: from_model, prefix: a}")), HasSubstr("'init.prefix' is for safetensors"));
+  // Without a kind the model may have one, and the check comes later.
+  EXPECT_THAT(checkOptimizer(parsed(withLoss("optimizer: {momentum: 0.9}"))).message(),
+              HasSubstr("r.yaml:2: 'optimizer.momentum' is for sgd, muon, rmsprop, this is adamw"));
+}
+
+// Every kind that the table of keys names is one.
+TEST(Recipe, KindsOfKeysAreWords) {
+  auto isOne = [](auto all, const std::string &kind) {
+    return std::ranges::any_of(all, [&](const auto &entry) { return kind == entry.word; });
+  };
+  for (const Key &key : keys())
+    for (const std::string &kind : kindsOf(key)) {
+      const std::string path = key.path;
+      EXPECT_TRUE(path.starts_with("loss.")           ? isOne(words<LossKind>(), kind)
+                  : path.starts_with("optimizer.lr.") ? isOne(words<ScheduleKind>(), kind)
+                  : path.starts_with("optimizer.")    ? isOne(words<OptimizerKind>(), kind)
+                                                      : path.starts_with("init."))
+          << path << " " << kind;
+    }
+}
+
 TEST(Glob, OnesThatMatchNothingAreNamed) {
   std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}, {}}, {"fc.bias", {"node_linear"}, {"tied"}}};
-  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']\noptimizer: {no_decay: ['*.bias']}")), names).isOk());
-  Status status = checkGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
+  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']")), names).isOk());
+  EXPECT_TRUE(checkUpdateGlobs(parsed(withLoss("optimizer: {no_decay: ['*.bias']}")), names).isOk());
+  Status status = checkUpdateGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
   EXPECT_THAT(status.message(), HasSubstr("r.yaml:3"));
   EXPECT_THAT(status.message(), HasSubstr("'*.bais' of 'no_decay'"));
   EXPECT_FALSE(checkGlobs(parsed(withLoss("trainable: [fc.wieght]")), names).isOk());
