@@ -55,6 +55,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/atomic_file.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>
@@ -134,18 +135,33 @@ Status Pipeline::readModel() {
   return Status::ok();
 }
 
+// The outputs that losses read; empty: not told, or all.
+static llvm::StringSet<> readOutputs(const recipe::Recipe &recipe) {
+  llvm::StringSet<> names;
+  for (const recipe::Loss &loss : recipe.losses) {
+    if (loss.outputs.empty()) return {};
+    for (const std::string &output : loss.outputs) names.insert(output);
+    if (loss.labels.output) names.insert(*loss.labels.output);
+  }
+  return names;
+}
+
 void Pipeline::keepLossOutput() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
   Operation *end = model.front().getTerminator();
-  for (unsigned index = 0; request.recipe.loss.output && index < model.getNumResults(); ++index) {
+  const llvm::StringSet<> names = readOutputs(request.recipe);
+  SmallVector<Value> kept;
+  SmallVector<DictionaryAttr> attributes;
+  for (unsigned index = 0; index < model.getNumResults(); ++index) {
     auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name");
-    if (!name || name.getValue() != *request.recipe.loss.output) continue;
-    Value output = end->getOperand(index);
-    DictionaryAttr attributes = model.getResultAttrDict(index);
-    end->setOperands(output);
-    model.setType(FunctionType::get(&context, model.getArgumentTypes(), output.getType()));
-    model.setAllResultAttrs(ArrayRef<DictionaryAttr>{attributes});
-    break;
+    if (!name || !names.contains(name)) continue;
+    kept.push_back(end->getOperand(index));
+    attributes.push_back(model.getResultAttrDict(index));
+  }
+  if (!kept.empty()) {
+    end->setOperands(kept);
+    model.setType(FunctionType::get(&context, model.getArgumentTypes(), TypeRange(ValueRange(kept))));
+    model.setAllResultAttrs(attributes);
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.front())))
     if (op.getNumResults() > 0 && op.use_empty()) op.erase();
@@ -366,13 +382,14 @@ Result<import_::Inspection> Pipeline::inspect() {
 }
 
 Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
-  partition::ProblemOptions options{.name = request.model,
-                                    .batch = found.samples,
-                                    .samples = found.samples / microbatches,
-                                    .precision = recipe::toString(request.recipe.precision),
-                                    .meetsAtUpdate = request.recipe.clipNorm.has_value() ||
-                                                     request.recipe.precision == recipe::Precision::Fp16,
-                                    .writesAttention = !recipe::allowsLibraryAttention(request.recipe)};
+  partition::ProblemOptions options{
+      .name = request.model,
+      .batch = found.samples,
+      .samples = found.samples / microbatches,
+      .precision = recipe::toString(request.recipe.precision),
+      .meetsAtUpdate = request.recipe.clipNorm.has_value() || !request.recipe.clipNorms.empty() ||
+                       request.recipe.skipOutliers.has_value() || request.recipe.precision == recipe::Precision::Fp16,
+      .writesAttention = !recipe::allowsLibraryAttention(request.recipe)};
   auto extracted = partition::extractProblem(*module, options);
   if (failed(extracted)) return failure("the planning problem cannot be extracted");
   return std::move(*extracted);

@@ -93,9 +93,10 @@ void warnOf(const std::string &where, const std::string &key, const std::string 
 }
 
 // A group whose parameters all belong to groups before it changes nothing.
-Status checkGroups(const std::vector<OptimizerGroup> &groups, const std::vector<ParameterNames> &parameters) {
+template <typename Group>
+Status checkGroups(const char *key, const std::vector<Group> &groups, const std::vector<ParameterNames> &parameters) {
   std::vector<ParameterPatterns> patterns;
-  for (const OptimizerGroup &group : groups) patterns.emplace_back(group.match);
+  for (const Group &group : groups) patterns.emplace_back(group.match);
   std::vector<size_t> own(groups.size());
   for (const ParameterNames &parameter : parameters)
     for (size_t i = 0; i < groups.size(); ++i)
@@ -105,9 +106,9 @@ Status checkGroups(const std::vector<OptimizerGroup> &groups, const std::vector<
       }
   for (size_t i = 0; i < groups.size(); ++i)
     if (own[i] == 0)
-      return inputError(fmt::format("{}: all parameters of this group of 'optimizer.groups' ('{}') belong to groups "
-                                    "before it, and the first that fits counts: move it up, or leave it out",
-                                    groups[i].where, fmt::join(groups[i].match, "', '")));
+      return inputError(fmt::format("{}: all parameters of this group of '{}' ('{}') belong to groups before it, "
+                                    "and the first that fits counts: move it up, or leave it out",
+                                    groups[i].where, key, fmt::join(groups[i].match, "', '")));
   return Status::ok();
 }
 
@@ -156,23 +157,29 @@ Status checkUpdateGlobs(const Recipe &recipe, const std::vector<ParameterNames> 
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
   for (const OptimizerGroup &group : recipe.optimizer.groups)
     for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
+  for (const ClipGroup &group : recipe.clipNorms)
+    for (const std::string &glob : group.match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "clip_norms", glob, known));
   for (const NormGroup &group : recipe.gradNorms)
     for (const std::string &glob : group.match)
       CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
-  return checkGroups(recipe.optimizer.groups, parameters);
+  CLEAVE_RETURN_IF_ERROR(checkGroups("clip_norms", recipe.clipNorms, parameters));
+  return checkGroups("optimizer.groups", recipe.optimizer.groups, parameters);
 }
 
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs) {
-  if (!recipe.loss.output) {
-    if (outputs.size() == 1) return Status::ok();
-    return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`",
-                                  recipe.at("loss"), outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
+  for (const Loss &loss : recipe.losses) {
+    if (loss.outputs.empty() && outputs.size() != 1)
+      return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`",
+                                    loss.where, outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
+    std::vector<std::string> named = loss.outputs;
+    if (loss.labels.output) named.push_back(*loss.labels.output);
+    for (const std::string &name : named)
+      if (std::find(outputs.begin(), outputs.end(), name) == outputs.end())
+        return inputError(
+            fmt::format("{}: the model has no output '{}'; it has: {}", loss.where, name, fmt::join(outputs, ", ")));
   }
-  if (std::find(outputs.begin(), outputs.end(), *recipe.loss.output) != outputs.end()) return Status::ok();
-  std::string list;
-  for (const std::string &output : outputs) list += (list.empty() ? "" : ", ") + output;
-  return inputError(
-      fmt::format("{}: the model has no output '{}'; it has: {}", recipe.at("loss.output"), *recipe.loss.output, list));
+  return Status::ok();
 }
 
 } // namespace cleave::recipe

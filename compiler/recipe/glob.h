@@ -37,8 +37,8 @@ private:
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters,
                   std::vector<ParameterNames> others = {});
 
-// The same of `no_decay`, `groups` and `grad_norms`, which may name adapters: `parameters` has those of `lora`, too.
-// A group must have a parameter that no group before it has.
+// The same of `no_decay`, `groups`, `clip_norms` and `grad_norms`, which may name adapters: `parameters` has those of
+// `lora`, too. A group must have a parameter that no group before it has.
 Status checkUpdateGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
 
 // Globs that fit several parameters only since an exporter merged these and one name is left, "b", "b#2": they are of

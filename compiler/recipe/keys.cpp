@@ -13,21 +13,35 @@ constexpr Key all[] = {
   {"dims", "sizes of symbolic dimensions", ""},
   {"dims.*", "a dimension of this name. `batch` is the global batch, also for a model that was exported with a fixed one "
              "([models.md](models.md#where-samples-lie))", ""},
-  {"loss", "required, unless the [model says](models.md#models-that-say-how-they-train) how it trains", ""},
-  {"loss.kind", "`softmax_cross_entropy`, `nll`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, `kl_div`, or `output`: the graph computes the loss", "required"},
-  {"loss.output", "the graph output that the loss reads", "the only one"},
-  {"loss.labels", "the new input: its name, or a map of `name`, `dtype` and `shape`", "`labels`"},
-  {"loss.labels.name", "the input's name", "`labels`"},
+  {"loss", "required, unless the [model says](models.md#models-that-say-how-they-train) how it trains. A list of such maps: their [sum](#several-losses)", ""},
+  {"loss.kind", "`softmax_cross_entropy`, `nll`, `multi_margin`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, `kl_div`, `hinge_embedding`, `cosine_embedding`, "
+                "`margin_ranking`, `triplet`, `ctc`, each PyTorch's loss of that name, or `output`: the graph computes the loss", "required"},
+  {"loss.name", "of one in a list: its metric is `loss.NAME`", "the kind"},
+  {"loss.scale", "of one in a list: what it counts in the sum", "1"},
+  {"loss.output", "the graph output that the loss reads; `cosine_embedding` and `margin_ranking` read a list of two, `triplet` of three: anchor, positive, negative", "the only one"},
+  {"loss.labels", "the new input: its name, or a map of `name`, `dtype` and `shape`", "`labels`",
+   "softmax_cross_entropy nll multi_margin bce bce_with_logits mse l1 huber kl_div hinge_embedding cosine_embedding margin_ranking ctc output"},
+  {"loss.labels.name", "the input's name; several losses may share it", "`labels`"},
   {"loss.labels.dtype", "`int64`, `int32`, `float32`, `float64`", "follows from the loss"},
-  {"loss.labels.shape", "a list of sizes and of names that `dims` binds", "follows from the loss"},
+  {"loss.labels.shape", "a list of sizes and of names that `dims` binds; `ctc` needs it: [batch, longest target]", "follows from the loss"},
+  {"loss.labels.output", "a graph output in place of an input, such as a teacher's; it gets no gradient", "none"},
   {"loss.ignore_index", "label that does not count; `null`: none", "-100", "softmax_cross_entropy nll"},
   {"loss.label_smoothing", "as in PyTorch, 0 to 1", "0", "softmax_cross_entropy"},
   {"loss.reduction", "`mean`, `sum`; `kl_div` also `batchmean`: over the batch", "`mean`"},
-  {"loss.axis", "axis of the classes", "-1", "softmax_cross_entropy nll"},
+  {"loss.axis", "axis of the classes", "-1", "softmax_cross_entropy nll multi_margin"},
   {"loss.delta", "where the square ends", "1", "huber"},
-  {"loss.weight", "a weight for each class. A mean divides by the weights of the labels, as in PyTorch", "1 each", "softmax_cross_entropy nll"},
+  {"loss.weight", "a weight for each class. A mean divides by the weights of the labels, as in PyTorch (`multi_margin`: by the batch)", "1 each", "softmax_cross_entropy nll multi_margin"},
   {"loss.pos_weight", "what positives count, one number or one for each entry of the last dimension", "1", "bce_with_logits"},
   {"loss.z_loss", "adds this times (log Σ eˣ)² of each label, which keeps logits small", "0", "softmax_cross_entropy"},
+  {"loss.log_target", "`true`: labels are logarithms, as the output is", "`false`", "kl_div"},
+  {"loss.margin", "as in PyTorch", "0; `hinge_embedding`, `multi_margin`, `triplet` 1", "hinge_embedding cosine_embedding margin_ranking multi_margin triplet"},
+  {"loss.p", "norm of the distance, or power of each term: 1 or 2", "2; `multi_margin` 1", "triplet multi_margin"},
+  {"loss.eps", "added to each difference of two embeddings", "1e-6", "triplet"},
+  {"loss.swap", "`true`: the positive's distance to the negative counts where it is smaller", "`false`", "triplet"},
+  {"loss.blank", "class of the blank", "0", "ctc"},
+  {"loss.zero_infinity", "`true`: a target that is too long for its input counts 0, without gradient, not infinity", "`false`", "ctc"},
+  {"loss.input_lengths", "name of the input with the steps that count of each sample", "`input_lengths`", "ctc"},
+  {"loss.target_lengths", "name of the input with the labels of each sample", "`target_lengths`", "ctc"},
   {"optimizer", "how parameters are updated", "`adamw`"},
   {"optimizer.kind", "`sgd`, `adam`, `adamw`, `adagrad`, `lamb`, `lion`, `adafactor`, `muon`, `rmsprop`, `nadam`, `radam`, `adamax`, `adadelta`. Muon trains the weights of products; other "
                      "parameters train with `adamw` at the same rate", "`adamw`"},
@@ -82,6 +96,13 @@ constexpr Key all[] = {
   {"optimizer.groups.momentum", "as of `optimizer`", "the optimizer's"},
   {"clip_value", "each element of the gradients is clipped to ± this, as by clip_grad_value_; in place of `clip_norm`", "no clipping"},
   {"clip_norm", "largest global L2 norm of the gradients", "no clipping"},
+  {"clip_norms", "a list of maps: groups of parameters whose gradients are clipped by their own L2 norm; the first that fits counts, and all others share `clip_norm`", "none"},
+  {"clip_norms.match", "[globs](#globs)", "required"},
+  {"clip_norms.norm", "largest L2 norm of the group's gradients", "required"},
+  {"skip_outliers", "steps with an unusual gradient norm [change nothing](#outliers)", "none"},
+  {"skip_outliers.factor", "a norm above this times its running mean is unusual", "5"},
+  {"skip_outliers.decay", "what a step leaves of the mean", "0.99"},
+  {"skip_outliers.warmup", "steps, from the first, that are not skipped", "100"},
   {"precision", "`fp32`, `tf32`, `bf16`, `fp16`, `fp8` ([precision.md](precision.md))", "`fp32`"},
   {"loss_scale", "`fp16`: the scale of the loss, as torch's GradScaler adapts it", ""},
   {"loss_scale.init", "scale of the first step", "65536"},
@@ -209,9 +230,10 @@ std::string documentKinds(const Key &key) {
   if (*key.kinds == '\0') return "";
   const std::string_view path = key.path;
   const std::vector<std::string> kinds = kindsOf(key),
-                                 known = path.starts_with("optimizer.lr.") ? wordsOf<ScheduleKind>()
-                                         : path.starts_with("optimizer.")  ? wordsOf<OptimizerKind>()
-                                                                           : kinds;
+                                 known = path.starts_with("loss.")           ? wordsOf<LossKind>()
+                                         : path.starts_with("optimizer.lr.") ? wordsOf<ScheduleKind>()
+                                         : path.starts_with("optimizer.")    ? wordsOf<OptimizerKind>()
+                                                                             : kinds;
   std::vector<std::string> used, others;
   for (const std::string &word : known)
     (std::ranges::find(kinds, word) != kinds.end() ? used : others).push_back(fmt::format("`{}`", word));

@@ -52,13 +52,14 @@ std::string clipNote(const ModelTraining &model) {
 
 void takeLoss(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes) {
   if (recipe.gives("loss")) {
-    if (recipe.loss.kind != LossKind::Output)
+    if (recipe.losses.front().kind != LossKind::Output)
       notes.push_back(fmt::format("the recipe's loss is used, not that of {}", model.source));
     return;
   }
-  recipe.loss.kind = LossKind::Output;
-  recipe.loss.output = model.loss;
-  if (model.labels) recipe.loss.labels.name = *model.labels;
+  Loss &loss = recipe.losses.front();
+  loss.kind = LossKind::Output;
+  loss.outputs = {model.loss};
+  if (model.labels) loss.labels.name = *model.labels;
   notes.push_back(lossNote(model));
 }
 

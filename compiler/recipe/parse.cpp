@@ -28,6 +28,11 @@ void readLabels(MapReader &loss, Labels &labels) {
   reader.text("name", labels.name);
   if (reader.has("dtype")) reader.text("dtype", labels.dtype.emplace());
   if (reader.has("shape")) reader.texts("shape", labels.shape.emplace());
+  if (reader.has("output")) reader.text("output", labels.output.emplace());
+  for (const char *key : {"name", "dtype", "shape"})
+    if (labels.output && reader.has(key))
+      reader.fail(key,
+                  fmt::format("'loss.labels.{}' is of an input, and these labels are an output; leave it out", key));
   static const std::vector<std::string> types = {"int64", "int32", "float32", "float64"};
   if (labels.dtype && std::find(types.begin(), types.end(), *labels.dtype) == types.end())
     reader.unknownWord("dtype", *labels.dtype, types);
@@ -41,14 +46,41 @@ void checkUses(MapReader &reader, const std::string &kind, const std::string &ex
       reader.fail(key, fault);
 }
 
+// What a loss reads: outputs of the graph, and labels.
+void readOperands(MapReader &reader, Loss &loss) {
+  if (reader.has("output") && reader.node("output").IsScalar())
+    reader.text("output", loss.outputs.emplace_back());
+  else
+    reader.texts("output", loss.outputs);
+  const size_t count = outputsOf(loss.kind);
+  if (loss.outputs.size() != count && !(loss.outputs.empty() && count == 1))
+    reader.fail("output", fmt::format("'loss' of kind {} reads {}", toString(loss.kind),
+                                      count == 1   ? "one 'output'"
+                                      : count == 2 ? "two outputs: 'output: [NAME, NAME]'"
+                                                   : "three outputs: 'output: [ANCHOR, POSITIVE, NEGATIVE]'"));
+  readLabels(reader, loss.labels);
+  const bool isPlain = !loss.labels.dtype && !loss.labels.shape && !loss.labels.output;
+  if (loss.kind == LossKind::Output && !isPlain)
+    reader.fail("labels", "'loss.labels' of kind output is the name of the graph's input alone");
+  if (loss.kind == LossKind::Ctc && (!loss.labels.shape || loss.labels.output))
+    reader.fail("labels", "'loss' of kind ctc needs the shape of its targets, such as labels: {name: targets, shape: "
+                          "[batch, 20]}");
+  if (loss.kind == LossKind::Ctc && loss.labels.dtype && loss.labels.dtype->starts_with("float"))
+    reader.fail("labels", "'loss.labels' of kind ctc are class numbers, integers");
+  reader.text("input_lengths", loss.inputLengths);
+  reader.text("target_lengths", loss.targetLengths);
+}
+
 void readLoss(MapReader reader, Loss &loss) {
   if (!reader.has("kind")) reader.fail("kind", "'loss' needs a 'kind', such as softmax_cross_entropy");
   reader.word("kind", loss.kind);
-  if (reader.has("output")) reader.text("output", loss.output.emplace());
-  readLabels(reader, loss.labels);
-  if (loss.kind == LossKind::Output && (loss.labels.dtype || loss.labels.shape))
-    reader.fail("labels", "'loss.labels' of kind output is the name of the graph's input alone");
+  loss.where = reader.where("kind");
   checkUses(reader, toString(loss.kind));
+  reader.text("name", loss.name);
+  if (loss.name.find_first_not_of(nameCharacters) != std::string::npos)
+    reader.fail("name", fmt::format("'loss.name' is of letters, digits, '_' and '-', not '{}'", loss.name));
+  reader.number("scale", loss.scale);
+  readOperands(reader, loss);
   const bool isSoft = loss.labels.dtype && loss.labels.dtype->starts_with("float");
   if (isSoft && reader.has("ignore_index"))
     reader.fail("ignore_index", "'loss.ignore_index' is a class, and these labels are probabilities; leave it out");
@@ -65,11 +97,47 @@ void readLoss(MapReader reader, Loss &loss) {
   else
     reader.numbers("pos_weight", loss.posWeight, {.least = 0});
   reader.number("z_loss", loss.zLoss, {.least = 0});
+  reader.boolean("log_target", loss.logTarget);
+  const bool isCosine = loss.kind == LossKind::CosineEmbedding;
+  loss.margin = isCosine || loss.kind == LossKind::MarginRanking ? 0 : 1; // PyTorch's
+  reader.number("margin", loss.margin, isCosine ? Range{.least = -1, .most = 1} : Range{});
+  loss.p = loss.kind == LossKind::MultiMargin ? 1 : 2;
+  reader.integer("p", loss.p, {.least = 1, .most = 2});
+  reader.number("eps", loss.eps, {.least = 0});
+  reader.boolean("swap", loss.swap);
+  reader.integer("blank", loss.blank, {.least = 0});
+  reader.boolean("zero_infinity", loss.zeroInfinity);
   if (loss.zLoss > 0 && !loss.weight.empty())
     reader.fail("z_loss", "'loss.z_loss' counts all labels alike, and 'loss.weight' does not: leave one out");
   if (loss.reduction == Reduction::BatchMean && loss.kind != LossKind::KlDiv)
     reader.fail("reduction", fmt::format("'loss.reduction' batchmean is for kl_div, this is {}", toString(loss.kind)));
   reader.finish();
+}
+
+// One loss, or a list of losses that are added up.
+void readLosses(MapReader &recipe, Source &source, std::vector<Loss> &losses) {
+  const YAML::Node node = recipe.node("loss");
+  if (!node.IsSequence()) {
+    Loss &loss = losses.front();
+    readLoss(recipe.map("loss"), loss);
+    for (const char *key : {"name", "scale"})
+      if (source.given->count(fmt::format("loss.{}", key)))
+        recipe.fail("loss", fmt::format("'loss.{}' is of one in a list of losses: write loss: [{{kind: {}, ...}}]", key,
+                                        toString(loss.kind)));
+    return;
+  }
+  losses.clear();
+  for (const auto &entry : node) readLoss(MapReader(source, "loss", entry), losses.emplace_back());
+  if (losses.empty()) recipe.fail("loss", "'loss' lists none");
+  std::set<std::string> names;
+  for (Loss &loss : losses) {
+    if (loss.name.empty()) loss.name = toString(loss.kind);
+    if (!names.insert(loss.name).second)
+      throw Fault{fmt::format("{}: two losses are called '{}': give each a 'name'", loss.where, loss.name)};
+    const bool isGraphs = loss.kind == LossKind::Output;
+    if (isGraphs && std::ranges::count(losses, LossKind::Output, &Loss::kind) > 1)
+      throw Fault{fmt::format("{}: one loss of a list may be of kind output; add up several in the graph", loss.where)};
+  }
 }
 
 bool isShare(MapReader &reader, const std::string &key) {
@@ -413,6 +481,24 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.finish();
 }
 
+void readClipNorms(MapReader &recipe, Source &source, Recipe &to) {
+  if (!recipe.has("clip_norms")) return;
+  const YAML::Node groups = recipe.node("clip_norms");
+  if (!groups.IsSequence())
+    recipe.fail("clip_norms", "'clip_norms' must be a list of maps such as {match: [\"*embed*\"], norm: 0.5}");
+  if (to.clipValue) recipe.fail("clip_norms", "'clip_norms' and 'clip_value' are two ways to clip: leave one out");
+  for (const auto &entry : groups) {
+    MapReader of(source, "clip_norms", entry);
+    ClipGroup &group = to.clipNorms.emplace_back();
+    of.texts("match", group.match);
+    group.where = of.where("match");
+    if (group.match.empty()) of.fail("match", "an entry of 'clip_norms' needs 'match', globs over parameter names");
+    if (!of.has("norm")) of.fail("norm", "an entry of 'clip_norms' needs 'norm', the largest norm of its gradients");
+    of.number("norm", group.norm, clipNormRange);
+    of.finish();
+  }
+}
+
 void readFp8(MapReader &recipe, Recipe &to) {
   if (to.precision != Precision::Fp8)
     recipe.fail("fp8",
@@ -434,7 +520,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   source.given = &recipe.given;
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
-  if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
+  if (reader.has("loss")) readLosses(reader, source, recipe.losses);
   readOptimizer(reader.map("optimizer"), source, recipe.optimizer);
   if (recipe.gives("optimizer.kind")) // else the model may have one
     if (Status fits = checkOptimizer(recipe); !fits) throw Fault{fits.message()};
@@ -442,6 +528,15 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   if (reader.has("clip_value")) reader.number("clip_value", recipe.clipValue.emplace(), clipNormRange);
   if (recipe.clipNorm && recipe.clipValue)
     reader.fail("clip_value", "'clip_norm' and 'clip_value' are two ways to clip: leave one out");
+  readClipNorms(reader, source, recipe);
+  if (reader.has("skip_outliers")) {
+    MapReader outliers = reader.map("skip_outliers");
+    recipe.skipOutliers.emplace();
+    outliers.number("factor", recipe.skipOutliers->factor, {.above = 1});
+    outliers.number("decay", recipe.skipOutliers->decay, betaRange);
+    outliers.integer("warmup", recipe.skipOutliers->warmup, {.least = 1});
+    outliers.finish();
+  }
   reader.word("precision", recipe.precision);
   if (reader.has("loss_scale")) {
     if (recipe.precision != Precision::Fp16)
@@ -513,7 +608,6 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   }
   if (recipe.data && !recipe.data->lengths.empty()) findLengthDims(reader, recipe);
   reader.finish();
-  recipe.loss.where = recipe.at("loss");
   recipe.optimizer.where = recipe.at("optimizer");
   if (recipe.data) recipe.data->where = recipe.at("data");
   return recipe;

@@ -12,7 +12,7 @@ class MapWriter {
 public:
   MapWriter() { out << YAML::BeginMap; }
   MapWriter &text(const char *key, const std::string &value) {
-    out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
+    if (uses(key)) out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
     return *this;
   }
   MapWriter &word(const std::string &key, const std::string &value) {
@@ -46,6 +46,7 @@ public:
     return *this;
   }
   template <typename Body> MapWriter &map(const char *key, Body body) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::BeginMap;
     body();
     out << YAML::EndMap;
@@ -72,8 +73,11 @@ private:
 
 void writeLoss(MapWriter &to, const Loss &loss) {
   to.word("kind", toString(loss.kind));
-  if (loss.output) to.text("output", *loss.output);
+  if (!loss.name.empty()) to.text("name", loss.name).number("scale", loss.scale);
+  if (loss.outputs.size() == 1) to.text("output", loss.outputs[0]);
+  if (loss.outputs.size() > 1) to.texts("output", loss.outputs);
   to.map("labels", [&] {
+    if (loss.labels.output) return void(to.text("output", *loss.labels.output));
     to.text("name", loss.labels.name);
     if (loss.labels.dtype) to.word("dtype", *loss.labels.dtype);
     if (loss.labels.shape) to.texts("shape", *loss.labels.shape);
@@ -87,6 +91,22 @@ void writeLoss(MapWriter &to, const Loss &loss) {
   if (!loss.weight.empty()) to.numbers("weight", loss.weight);
   if (!loss.posWeight.empty()) to.numbers("pos_weight", loss.posWeight);
   if (loss.zLoss > 0) to.number("z_loss", loss.zLoss);
+  to.boolean("log_target", loss.logTarget).number("margin", loss.margin).integer("p", loss.p);
+  to.number("eps", loss.eps).boolean("swap", loss.swap);
+  to.integer("blank", loss.blank).boolean("zero_infinity", loss.zeroInfinity);
+  to.text("input_lengths", loss.inputLengths).text("target_lengths", loss.targetLengths);
+}
+
+void writeLosses(MapWriter &to, const Recipe &recipe) {
+  auto write = [&](const Loss &loss) { to.of("loss", toString(loss.kind), [&] { writeLoss(to, loss); }); };
+  if (!recipe.sumsLosses()) return void(to.map("loss", [&] { write(recipe.losses.front()); }));
+  to.out << YAML::Key << "loss" << YAML::Value << YAML::BeginSeq;
+  for (const Loss &loss : recipe.losses) {
+    to.out << YAML::BeginMap;
+    write(loss);
+    to.out << YAML::EndMap;
+  }
+  to.out << YAML::EndSeq;
 }
 
 void writeGroup(MapWriter &to, const OptimizerGroup &group) {
@@ -202,10 +222,24 @@ std::string Recipe::resolved() const {
   to.map("dims", [&] {
     for (const auto &[name, size] : dims) to.integer(name, size);
   });
-  to.map("loss", [&] { to.of("loss", toString(loss.kind), [&] { writeLoss(to, loss); }); });
+  writeLosses(to, *this);
   to.map("optimizer", [&] { to.of("optimizer", toString(optimizer.kind), [&] { writeOptimizer(to, optimizer); }); });
   if (clipNorm) to.number("clip_norm", *clipNorm);
   if (clipValue) to.number("clip_value", *clipValue);
+  if (!clipNorms.empty()) {
+    to.out << YAML::Key << "clip_norms" << YAML::Value << YAML::BeginSeq;
+    for (const ClipGroup &group : clipNorms) {
+      to.out << YAML::BeginMap;
+      to.texts("match", group.match).number("norm", group.norm);
+      to.out << YAML::EndMap;
+    }
+    to.out << YAML::EndSeq;
+  }
+  if (skipOutliers)
+    to.map("skip_outliers", [&] {
+      to.number("factor", skipOutliers->factor).number("decay", skipOutliers->decay);
+      to.integer("warmup", skipOutliers->warmup);
+    });
   to.word("precision", toString(precision));
   if (precision == Precision::Fp16)
     to.map("loss_scale", [&] {

@@ -51,7 +51,7 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"grad_norm", "global L2 norm before clipping; a tied parameter counts once. `null` in a skipped step of fp16; absent where the plan "
                   "does not compute it", orNull(metrics.gradNorm)},
     {"loss_scale", "fp16: scale of the next step", orNull(metrics.lossScale)},
-    {"skipped", "fp16: steps so far that changed nothing because gradients overflowed", orNull(metrics.skipped)},
+    {"skipped", "steps so far that changed nothing: in fp16 because gradients overflowed, with `skip_outliers` because their norm was unusual", orNull(metrics.skipped)},
     {"lr", "learning rate of the step", metrics.learningRate},
     {"step_time_s", "seconds", metrics.stepSeconds},
     {"data_s", "seconds of the step in which the first process read samples or waited for them; on GPUs, while they had nothing "
@@ -65,8 +65,12 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"eval_loss", "loss on the evaluation samples, in steps with an evaluation", orNull(metrics.evalLoss)},
   };
   // clang-format on
-  for (const auto &[name, norm] : metrics.groupNorms)
-    values.push_back({name, "of the parameters in a group of the recipe's `grad_norms`", orNull(norm)});
+  for (const auto &[name, value] : metrics.named)
+    values.push_back({name,
+                      name.starts_with("grad_norm.") ? "of the parameters in a group of the recipe's `grad_norms`"
+                      : name.starts_with("eval_")    ? "of the loss of this name, as `eval_loss`"
+                                                     : "of several losses, the one of this name, without its `scale`",
+                      orNull(value)});
   return values;
 }
 

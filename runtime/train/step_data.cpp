@@ -343,8 +343,19 @@ void StepData::readAhead(int64_t end) {
   if (train() && isReadBeside(*train()) && drawn < end) (void)begin(drawn);
 }
 
-Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {
-  if (evaluateFeeds.lengths.empty()) return std::optional<double>();
+namespace {
+
+struct WeightedMean {
+  double sum = 0, weights = 0;
+  // `share`: of the weight that the mean is divided by.
+  void add(double value, double weight, double share = 1) { sum += value * weight, weights += weight * share; }
+  double value() const { return sum / weights; }
+};
+
+} // namespace
+
+Result<std::optional<Evaluation>> StepData::evaluate(Executor &engine, int64_t step) {
+  if (evaluateFeeds.lengths.empty()) return std::optional<Evaluation>();
   // As many samples a batch as a step trains on, whatever the microbatches are.
   const plan::Training &training = source.training();
   int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
@@ -352,18 +363,28 @@ Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step)
   int64_t batches =
       std::max<int64_t>(1, std::min(evaluation.batches, data.back().evaluation->size() / std::max<int64_t>(1, batch)));
   Sampler order(data.back().evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
-  double sum = 0, weights = 0;
+  std::map<std::string, WeightedMean> means; // of the loss, and of each of several
   for (int64_t run = 0; run < batches * runs; ++run) {
     CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
     CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, &DataSource::evaluation));
     CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
     CLEAVE_ASSIGN_OR_RETURN(
         auto outputs, engine.run(routineOf(source, "evaluate", evaluateFeeds.length), evaluateFeeds.pointers, step));
-    double weight = outputs.count("loss_weight") ? outputs.at("loss_weight") : 1;
-    sum += outputs.at("loss") * weight;
-    weights += outputs.count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
+    const bool isSum = !outputs.count("loss_weight");
+    means[""].add(outputs.at("loss"), isSum ? 1 : outputs.at("loss_weight"),
+                  isSum ? 1.0 / static_cast<double>(runs) : 1);
+    for (const plan::LossPart &part : training.losses()) {
+      auto weight = outputs.find("loss_weight." + part.name());
+      means[part.name()].add(outputs.at("loss." + part.name()), weight == outputs.end() ? 1 : weight->second);
+    }
   }
-  return std::optional<double>(sum / weights);
+  Evaluation found{means[""].value(), {}};
+  if (training.losses_size() > 0) found.loss = 0;
+  for (const plan::LossPart &part : training.losses()) {
+    found.losses[part.name()] = means[part.name()].value();
+    found.loss += part.scale() * found.losses[part.name()];
+  }
+  return std::optional<Evaluation>(found);
 }
 
 } // namespace cleave::runtime

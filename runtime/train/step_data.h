@@ -11,6 +11,7 @@
 #include "runtime/train/data/sampler.h"
 #include <algorithm>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,12 @@
 #include <vector>
 
 namespace cleave::runtime {
+
+// Mean losses: the one that trains, and of a sum each of its parts by name.
+struct Evaluation {
+  double loss = 0;
+  std::map<std::string, double> losses;
+};
 
 // How often a training evaluates, and on how many batches; every = 0: never.
 struct EvaluationPeriod {
@@ -60,8 +67,8 @@ public:
   // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Its errors
   // show in its ready().
   void readAhead(int64_t end);
-  // The mean loss of the samples that are held out; none where the plan cannot evaluate.
-  Result<std::optional<double>> evaluate(Executor &executor, int64_t step);
+  // Of the samples that are held out; none where the plan cannot evaluate.
+  Result<std::optional<Evaluation>> evaluate(Executor &executor, int64_t step);
 
   // Where the sampler stands when `step` is the next one to be drawn.
   SamplerState before(int64_t step);

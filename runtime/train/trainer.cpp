@@ -345,6 +345,10 @@ Status PlanTrainer::beginRoutine(int64_t step) {
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
+bool isNamedMetric(const std::string &output) {
+  return output.starts_with("grad_norm.") || output.starts_with("loss.");
+}
+
 Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = begun > done ? endOfLast : nowNanoseconds();
   CLEAVE_RETURN_IF_ERROR(failedAhead);
@@ -375,7 +379,7 @@ Result<StepMetrics> PlanTrainer::step() {
   }
   if (outputs.count("grad_norm")) metrics.gradNorm = outputs.at("grad_norm");
   for (const auto &[name, value] : outputs)
-    if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
+    if (isNamedMetric(name)) metrics.named[name] = value;
   if (outputs.count("loss_scale")) metrics.lossScale = outputs.at("loss_scale");
   if (outputs.count("skipped")) metrics.skipped = skipped = std::llround(outputs.at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
@@ -388,8 +392,11 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {
-    CLEAVE_ASSIGN_OR_RETURN(std::optional<double> loss, data->evaluate(*engine, done));
-    metrics.evalLoss = loss;
+    CLEAVE_ASSIGN_OR_RETURN(std::optional<Evaluation> found, data->evaluate(*engine, done));
+    if (found) {
+      metrics.evalLoss = found->loss;
+      for (const auto &[name, loss] : found->losses) metrics.named["eval_loss." + name] = loss;
+    }
   }
   return metrics;
 }
@@ -417,7 +424,9 @@ StepMetrics PlanTrainer::shapeOfMetrics() const {
   for (const plan::Program &program : source.programs())
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::OutputBinding &output : fragment.outputs())
-        if (output.name().starts_with("grad_norm.")) shape.groupNorms[output.name()];
+        if (isNamedMetric(output.name())) shape.named[output.name()];
+  if (data->evaluates())
+    for (const plan::LossPart &part : training.losses()) shape.named["eval_loss." + part.name()];
   return shape;
 }
 

@@ -22,9 +22,11 @@ struct StepMetrics {
   double loss = 0, learningRate = 0, stepSeconds = 0, samplesPerSecond = 0, tokensPerSecond = 0, tflopsPerDevice = 0;
   double dataSeconds = 0; // of stepSeconds: the host read samples, or waited for them
   std::optional<double> gradNorm, evalLoss;
-  std::map<std::string, std::optional<double>> groupNorms; // by "grad_norm.attention"; none: as of gradNorm
-  std::optional<double> lossScale;                         // fp16: of the next step
-  std::optional<int64_t> skipped; // fp16: steps so far whose gradients overflowed, so that nothing was updated
+  // Norms of groups ("grad_norm.attention"), several losses ("loss.cls", "eval_loss.cls"); none: as of gradNorm.
+  std::map<std::string, std::optional<double>> named;
+  std::optional<double> lossScale; // fp16: of the next step
+  std::optional<int64_t>
+      skipped; // steps so far whose gradients overflowed or were unusual, so that nothing was updated
   int64_t peakBytesPerDevice = 0, hostBytesPerDevice = 0; // on the fullest device; what it has in the host's memory
   std::string json() const;                               // one line, without the newline (docs/reference/metrics.md)
 };

@@ -34,7 +34,7 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
 std::string documentMetrics() {
   std::string text = "| key | meaning |\n|---|---|\n";
   runtime::StepMetrics all;
-  all.groupNorms["grad_norm.NAME"];
+  for (const char *name : {"eval_loss.NAME", "grad_norm.NAME", "loss.NAME"}) all.named[name];
   for (const runtime::MetricValue &metric : runtime::metricValues(all))
     text += fmt::format("| `{}` | {} |\n", metric.key, metric.meaning);
   return text;

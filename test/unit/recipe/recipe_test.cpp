@@ -60,9 +60,9 @@ std::string withLoss(const std::string &rest) { return "loss: {kind: mse}\n" + r
 TEST(Recipe, ReadsTheExampleOfTheInterface) {
   Recipe recipe = parsed(example);
   EXPECT_EQ(recipe.dims.at("batch"), 32);
-  EXPECT_EQ(recipe.loss.kind, LossKind::SoftmaxCrossEntropy);
-  EXPECT_EQ(recipe.loss.output, "logits");
-  EXPECT_EQ(recipe.loss.ignoreIndex, -100);
+  EXPECT_EQ(recipe.losses[0].kind, LossKind::SoftmaxCrossEntropy);
+  EXPECT_EQ(recipe.losses[0].outputs, std::vector<std::string>{"logits"});
+  EXPECT_EQ(recipe.losses[0].ignoreIndex, -100);
   EXPECT_EQ(recipe.optimizer.kind, OptimizerKind::AdamW);
   EXPECT_DOUBLE_EQ(recipe.optimizer.lr.peak, 3e-4);
   EXPECT_DOUBLE_EQ(recipe.optimizer.beta2, 0.95);
@@ -86,11 +86,27 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
             "zeros}]}\n"
             "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n"),
         withLoss("lora: {match: ['*q_proj*', v], rank: 4, alpha: 2.5, dropout: 0.05}"),
+        withLoss("clip_norm: 1\nclip_norms: [{match: ['*embed*'], norm: 0.5}]\nskip_outliers: {factor: 4, warmup: 9}"),
+        std::string(
+            "loss: [{kind: triplet, output: [a, p, n], swap: true, scale: -2, name: t-1}, {kind: kl_div, output: q, "
+            "labels: {output: teacher}, log_target: true}, {kind: ctc, output: l, labels: {name: t, shape: [batch, "
+            "9]}, blank: 3, zero_infinity: true, input_lengths: il}]"),
+        std::string("loss: [{kind: multi_margin, p: 2, weight: [1, 2]}]"),
         withLoss("init: {kind: safetensors, path: /hub, prefix: model., names: file, missing: keep, rules: [{match: "
                  "head, kind: zeros}]}")}) {
     Recipe recipe = parsed(text);
     Recipe again = parsed(recipe.resolved());
     EXPECT_EQ(again.resolved(), recipe.resolved());
+    ASSERT_EQ(again.losses.size(), recipe.losses.size());
+    for (size_t i = 0; i < recipe.losses.size(); ++i) {
+      auto all = [](const Loss &loss) {
+        return std::tie(loss.name, loss.scale, loss.outputs, loss.labels.name, loss.labels.output, loss.logTarget,
+                        loss.margin, loss.p, loss.eps, loss.swap, loss.blank, loss.zeroInfinity, loss.inputLengths);
+      };
+      EXPECT_EQ(all(again.losses[i]), all(recipe.losses[i]));
+    }
+    EXPECT_EQ(again.clipNorms.size(), recipe.clipNorms.size());
+    EXPECT_EQ(again.skipOutliers.has_value(), recipe.skipOutliers.has_value());
     EXPECT_EQ(again.trainable, recipe.trainable);
     EXPECT_EQ(again.optimizer.lr.milestones, recipe.optimizer.lr.milestones);
     EXPECT_EQ(again.optimizer.beta2, recipe.optimizer.beta2);
@@ -114,7 +130,7 @@ TEST(Recipe, JsonIsARecipeToo) {
       parsed("{\"loss\": {\"kind\": \"bce\"}, \"optimizer\": {\"kind\": \"adam\", \"eps\": 1e-08, \"lr\": 1e-05}}");
   EXPECT_DOUBLE_EQ(recipe.optimizer.eps, 1e-8);
   EXPECT_DOUBLE_EQ(recipe.optimizer.weightDecay, 0.0);
-  EXPECT_FALSE(recipe.loss.ignoreIndex.has_value());
+  EXPECT_FALSE(recipe.losses[0].ignoreIndex.has_value());
 }
 
 TEST(Recipe, FaultsSayLineAndRemedy) {
@@ -363,6 +379,31 @@ TEST(Recipe, KeysWithoutUseAreNamed) {
               HasSubstr("r.yaml:2: 'optimizer.momentum' is for sgd, muon, rmsprop, this is adamw"));
 }
 
+TEST(Recipe, LossesOfAListHaveNames) {
+  Recipe recipe = parsed("loss: [{kind: mse, output: a}, {kind: l1, output: b, name: edge, scale: 0.5}]");
+  EXPECT_TRUE(recipe.sumsLosses());
+  EXPECT_EQ(recipe.losses[0].name, "mse");
+  EXPECT_EQ(recipe.losses[1].name, "edge");
+  EXPECT_FALSE(parsed("loss: {kind: mse}").sumsLosses());
+  EXPECT_THAT(fault("loss:\n  - {kind: mse}\n  - {kind: mse}"), HasSubstr("r.yaml:3: two losses are called 'mse'"));
+  EXPECT_THAT(fault("loss:\n  - {kind: mse}\n  - {kind: mse, delta: 2}"),
+              HasSubstr("r.yaml:3: 'loss.delta' is for huber, this is mse"));
+  EXPECT_THAT(fault("loss: {kind: mse, scale: 2}"), HasSubstr("'loss.scale' is of one in a list of losses"));
+  EXPECT_THAT(fault("loss: [{kind: mse, name: 'a b'}]"), HasSubstr("'loss.name' is of letters, digits"));
+  EXPECT_THAT(fault("loss: [{kind: output, output: a, name: a}, {kind: output, output: b}]"),
+              HasSubstr("one loss of a list may be of kind output"));
+  EXPECT_THAT(fault("loss: []"), HasSubstr("'loss' lists none"));
+  EXPECT_THAT(fault("loss: {kind: triplet, output: [a, b]}"), HasSubstr("'output: [ANCHOR, POSITIVE, NEGATIVE]'"));
+  EXPECT_THAT(fault("loss: {kind: mse, output: [a, b]}"), HasSubstr("of kind mse reads one 'output'"));
+  EXPECT_THAT(fault("loss: {kind: triplet, output: [a, b, c], labels: t}"), HasSubstr("'loss.labels' is for"));
+  EXPECT_THAT(fault("loss: {kind: ctc}"), HasSubstr("needs the shape of its targets"));
+  EXPECT_THAT(fault("loss: {kind: mse, labels: {output: t, dtype: float32}}"), HasSubstr("these labels are an output"));
+  EXPECT_THAT(fault("loss: {kind: TripletMarginLoss}"), HasSubstr("PyTorch's TripletMarginLoss is triplet"));
+  EXPECT_THAT(fault(withLoss("clip_norms: [{match: [a]}]")), HasSubstr("needs 'norm'"));
+  EXPECT_THAT(fault(withLoss("clip_norms: [{norm: 1}]")), HasSubstr("needs 'match'"));
+  EXPECT_THAT(fault(withLoss("skip_outliers: {factor: 1}")), HasSubstr("'skip_outliers.factor' must be above 1"));
+}
+
 // Every kind that the table of keys names is one.
 TEST(Recipe, KindsOfKeysAreWords) {
   auto isOne = [](auto all, const std::string &kind) {
@@ -402,7 +443,7 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
   std::vector<std::string> notes;
   Recipe recipe = parsed("optimizer: {lr: 0.5, betas: [0.5, 0.6]}");
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
-  EXPECT_TRUE(recipe.loss.kind == LossKind::Output && recipe.loss.output == "l");
+  EXPECT_TRUE(recipe.losses[0].kind == LossKind::Output && recipe.losses[0].outputs == std::vector<std::string>{"l"});
   EXPECT_THAT(recipe.trainable, testing::ElementsAre(exactly("w")));
   EXPECT_TRUE(recipe.optimizer.lr.peak == 0.5 && recipe.optimizer.beta2 == 0.6 && recipe.optimizer.eps == 1e-6);
   EXPECT_EQ(recipe.optimizer.form, AdamForm::Onnx);
@@ -414,7 +455,7 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
 
   recipe = parsed("loss: {kind: mse}\noptimizer: {kind: sgd}\ntrainable: [a]\nclip_norm: 1\nties: none");
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
-  EXPECT_TRUE(recipe.loss.kind == LossKind::Mse && recipe.optimizer.kind == OptimizerKind::Sgd);
+  EXPECT_TRUE(recipe.losses[0].kind == LossKind::Mse && recipe.optimizer.kind == OptimizerKind::Sgd);
   EXPECT_EQ(recipe.optimizer.form, AdamForm::Pytorch);
   EXPECT_THAT(recipe.trainable, testing::ElementsAre("a"));
   EXPECT_TRUE(recipe.clipNorm == 1.0 && recipe.ties == Ties::None);
