@@ -354,8 +354,8 @@ struct WeightedMean {
 
 } // namespace
 
-Result<std::optional<Evaluation>> StepData::evaluate(Executor &engine, int64_t step) {
-  if (evaluateFeeds.lengths.empty()) return std::optional<Evaluation>();
+Result<std::optional<EvaluatedLosses>> StepData::evaluate(Executor &engine, int64_t step) {
+  if (evaluateFeeds.lengths.empty()) return std::optional<EvaluatedLosses>();
   // As many samples a batch as a step trains on, whatever the microbatches are.
   const plan::Training &training = source.training();
   int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
@@ -378,13 +378,13 @@ Result<std::optional<Evaluation>> StepData::evaluate(Executor &engine, int64_t s
       means[part.name()].add(outputs.at("loss." + part.name()), weight == outputs.end() ? 1 : weight->second);
     }
   }
-  Evaluation found{means[""].value(), {}};
+  EvaluatedLosses found{means[""].value(), {}};
   if (training.losses_size() > 0) found.loss = 0;
   for (const plan::LossPart &part : training.losses()) {
     found.losses[part.name()] = means[part.name()].value();
     found.loss += part.scale() * found.losses[part.name()];
   }
-  return std::optional<Evaluation>(found);
+  return std::optional<EvaluatedLosses>(found);
 }
 
 } // namespace cleave::runtime

@@ -21,7 +21,7 @@
 namespace cleave::runtime {
 
 // Mean losses: the one that trains, and of a sum each of its parts by name.
-struct Evaluation {
+struct EvaluatedLosses {
   double loss = 0;
   std::map<std::string, double> losses;
 };
@@ -68,7 +68,7 @@ public:
   // show in its ready().
   void readAhead(int64_t end);
   // Of the samples that are held out; none where the plan cannot evaluate.
-  Result<std::optional<Evaluation>> evaluate(Executor &executor, int64_t step);
+  Result<std::optional<EvaluatedLosses>> evaluate(Executor &executor, int64_t step);
 
   // Where the sampler stands when `step` is the next one to be drawn.
   SamplerState before(int64_t step);

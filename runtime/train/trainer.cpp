@@ -392,7 +392,7 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {
-    CLEAVE_ASSIGN_OR_RETURN(std::optional<Evaluation> found, data->evaluate(*engine, done));
+    CLEAVE_ASSIGN_OR_RETURN(std::optional<EvaluatedLosses> found, data->evaluate(*engine, done));
     if (found) {
       metrics.evalLoss = found->loss;
       for (const auto &[name, loss] : found->losses) metrics.named["eval_loss." + name] = loss;

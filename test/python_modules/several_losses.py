@@ -182,7 +182,10 @@ def main():
             recipe = {"dims": {"batch": BATCH}, "loss": losses, "optimizer": {"kind": "sgd", "lr": 0.1}, "eval": {"every": 3, "batches": 1},
                       "data": {"kind": "arrays", "path": f"{folder}/data.npz", "train_split": 0.8, "shuffle": False},
                       **({"frozen": frozen} if frozen else {})}
-            cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe, example=(torch.randn(4, 8),))
+            check = cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe, example=(torch.randn(4, 8),))  # in float64
+            if not check.loss_error < 1e-6:
+                failed += 1
+                print(f"{name}: off by {check.loss_error:.1e} of PyTorch's loss in {check.precision}")
             expected = by_torch(module, case, samples)
             np.savez(f"{folder}/data.npz", **samples)
             plans = [cleave.compile(f"{folder}/m.onnx", recipe, cluster, f"{folder}/{i}.plan", **split)
