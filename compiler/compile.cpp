@@ -202,8 +202,17 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_eval_yaml(request.recipe.evalYaml());
   training.set_flops_per_step(flopsOf(planned.problem));
   training.set_tokens_per_sample(tokensPerSample(plan));
-  training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
   training.set_steps_before(planned.pipeline->stepsBefore());
+  std::string kinds;
+  for (const recipe::Loss &loss : request.recipe.losses)
+    kinds += (kinds.empty() ? "" : " + ") + recipe::toString(loss.kind);
+  training.set_loss_kind(kinds);
+  if (request.recipe.sumsLosses())
+    for (const recipe::Loss &loss : request.recipe.losses) {
+      plan::LossPart &part = *training.add_losses();
+      part.set_name(loss.name);
+      part.set_scale(loss.scale);
+    }
 }
 
 // Of one length's fragments: those that end with its suffix.
@@ -382,8 +391,8 @@ Result<import_::Inspection> inspect(const std::string &model, const std::map<std
     if ((*training)->fault.empty()) {
       request.recipe.trainable = recipe::exactly((*training)->trained);
       request.recipe.ties = recipe::Ties::AsExported;
-      request.recipe.loss.kind = recipe::LossKind::Output;
-      request.recipe.loss.output = (*training)->loss;
+      request.recipe.losses.front().kind = recipe::LossKind::Output;
+      request.recipe.losses.front().outputs = {(*training)->loss};
     }
     notes = recipe::whatItSays(**training);
   }

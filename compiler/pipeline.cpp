@@ -56,6 +56,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/train/state/snapshot.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>
@@ -135,21 +136,36 @@ Status Pipeline::readModel() {
   return Status::ok();
 }
 
-// Outputs that neither the loss nor a metric of the evaluation reads are left out, where the recipe names the loss's.
+// The outputs that the losses and the evaluation's metrics read; empty: not told, or all.
+static llvm::StringSet<> readOutputs(const recipe::Recipe &recipe) {
+  llvm::StringSet<> names;
+  for (const recipe::Loss &loss : recipe.losses) {
+    if (loss.outputs.empty()) return {};
+    for (const std::string &output : loss.outputs) names.insert(output);
+    if (loss.labels.output) names.insert(*loss.labels.output);
+  }
+  if (recipe.eval)
+    for (const recipe::Metric &metric : recipe.eval->metrics)
+      if (metric.output) names.insert(*metric.output);
+  return names;
+}
+
 void Pipeline::keepLossOutput() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
-  const auto isRead = [&](StringAttr name) {
-    if (name.getValue() == *request.recipe.loss.output) return true;
-    return request.recipe.eval && llvm::any_of(request.recipe.eval->metrics, [&](const recipe::Metric &metric) {
-             return metric.output && name.getValue() == *metric.output;
-           });
-  };
-  BitVector dropped(model.getNumResults());
-  for (unsigned index = 0; request.recipe.loss.output && index < model.getNumResults(); ++index)
-    if (auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name"); name && !isRead(name)) dropped.set(index);
-  if (dropped.count() < dropped.size()) {
-    model.front().getTerminator()->eraseOperands(dropped);
-    (void)model.eraseResults(dropped); // nothing calls the function, so it cannot fail
+  Operation *end = model.front().getTerminator();
+  const llvm::StringSet<> names = readOutputs(request.recipe);
+  SmallVector<Value> kept;
+  SmallVector<DictionaryAttr> attributes;
+  for (unsigned index = 0; index < model.getNumResults(); ++index) {
+    auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name");
+    if (!name || !names.contains(name)) continue;
+    kept.push_back(end->getOperand(index));
+    attributes.push_back(model.getResultAttrDict(index));
+  }
+  if (!kept.empty()) {
+    end->setOperands(kept);
+    model.setType(FunctionType::get(&context, model.getArgumentTypes(), TypeRange(ValueRange(kept))));
+    model.setAllResultAttrs(attributes);
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.front())))
     if (op.getNumResults() > 0 && op.use_empty()) op.erase();
@@ -161,12 +177,16 @@ void Pipeline::keepLossOutput() {
   }
 }
 
+static std::vector<recipe::ParameterNames> parameterNames(ModuleOp module) {
+  std::vector<recipe::ParameterNames> names;
+  for (auto param : module.getOps<onnx::ParamOp>()) names.push_back(training::namesOf(param->getAttrDictionary()));
+  return names;
+}
+
 Status Pipeline::importModel() {
   CLEAVE_RETURN_IF_ERROR(readModel());
   keepLossOutput();
-  std::vector<recipe::ParameterNames> parameters;
-  for (auto param : module->getOps<onnx::ParamOp>())
-    parameters.push_back(training::namesOf(param->getAttrDictionary()));
+  const std::vector<recipe::ParameterNames> parameters = parameterNames(*module);
   std::vector<recipe::ParameterNames> others; // constants, and what the exporter lists and the file lacks
   for (auto tensor : module.get()->getAttrOfType<ArrayAttr>(import_::otherTensorsName).getAsRange<DictionaryAttr>())
     others.push_back({tensor.getAs<StringAttr>("name").str(), {}, {}});
@@ -195,6 +215,7 @@ Status Pipeline::importModel() {
     passes.addPass(training::createInitializeParameters(request.recipe));
     passes.addPass(training::createAddAdapters(request.recipe));
   }));
+  CLEAVE_RETURN_IF_ERROR(recipe::checkUpdateGlobs(request.recipe, parameterNames(*module)));
   for (std::string &warning : warningsOfParameterTypes(*module)) warned.push_back(std::move(warning));
   return Status::ok();
 }
@@ -387,13 +408,14 @@ Result<import_::Inspection> Pipeline::inspect() {
 }
 
 Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
-  partition::ProblemOptions options{.name = request.model,
-                                    .batch = found.samples,
-                                    .samples = found.samples / microbatches,
-                                    .precision = recipe::toString(request.recipe.precision),
-                                    .meetsAtUpdate = request.recipe.clipNorm.has_value() ||
-                                                     request.recipe.precision == recipe::Precision::Fp16,
-                                    .writesAttention = !recipe::allowsLibraryAttention(request.recipe)};
+  partition::ProblemOptions options{
+      .name = request.model,
+      .batch = found.samples,
+      .samples = found.samples / microbatches,
+      .precision = recipe::toString(request.recipe.precision),
+      .meetsAtUpdate = request.recipe.clipNorm.has_value() || !request.recipe.clipNorms.empty() ||
+                       request.recipe.skipOutliers.has_value() || request.recipe.precision == recipe::Precision::Fp16,
+      .writesAttention = !recipe::allowsLibraryAttention(request.recipe)};
   auto extracted = partition::extractProblem(*module, options);
   if (failed(extracted)) return failure("the planning problem cannot be extracted");
   return std::move(*extracted);

@@ -136,10 +136,12 @@ Result<std::optional<recipe::ModelTraining>> trainingOf(const std::string &path)
 Status completeRecipe(const std::string &path, recipe::Recipe &recipe, std::vector<std::string> &notes) {
   Result<std::optional<recipe::ModelTraining>> training = trainingOf(path);
   if (!training) return training.status();
-  if (*training) return recipe::takeFromModel(recipe, **training, notes);
-  if (recipe.gives("loss")) return Status::ok();
-  return inputError(recipe.at("loss") +
-                    ": the recipe needs a 'loss', such as {kind: softmax_cross_entropy, output: logits}");
+  if (*training)
+    CLEAVE_RETURN_IF_ERROR(recipe::takeFromModel(recipe, **training, notes));
+  else if (!recipe.gives("loss"))
+    return inputError(recipe.at("loss") +
+                      ": the recipe needs a 'loss', such as {kind: softmax_cross_entropy, output: logits}");
+  return recipe::checkOptimizer(recipe);
 }
 
 } // namespace cleave::import_

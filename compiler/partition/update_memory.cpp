@@ -28,7 +28,7 @@ bool isSign(Operation *op) {
 class UpdateMemory {
 public:
   UpdateMemory(func::FuncOp step, const SymbolTable &symbols)
-      : block(step.getBody().front()), symbols(symbols), scalesLoss(symbols.lookup(training::scaleName)) {
+      : block(step.getBody().front()), symbols(symbols), skipsSteps(symbols.lookup(training::skippedName)) {
     for (Operation &op : llvm::reverse(block)) own(&op);
     for (Operation &op : block) number(&op);
   }
@@ -88,9 +88,9 @@ private:
   }
 
   // Chooses between a state and the new one, which a rule makes with its sums (m of LAMB, but not w): after these,
-  // since sums over devices and the sign of an overflow (SkipOverflow) are between the two.
+  // since sums over devices and the sign of an overflow (SkipSteps) are between the two.
   bool keepsOld(Operation *op, Operation *made) const {
-    return scalesLoss && isa<onnx::WhereOp>(op) && made->hasAttr(training::ruleName) &&
+    return skipsSteps && isa<onnx::WhereOp>(op) && made->hasAttr(training::ruleName) &&
            llvm::any_of(made->getUsers(), [](Operation *user) { return user->hasAttr(training::ruleName); });
   }
 
@@ -108,7 +108,7 @@ private:
 
   Block &block;
   const SymbolTable &symbols;
-  const bool scalesLoss; // in fp16
+  const bool skipsSteps;
   llvm::DenseMap<Operation *, StringRef> owners;
   llvm::DenseMap<Operation *, int> kernels;
 };

@@ -92,6 +92,26 @@ void warnOf(const std::string &where, const std::string &key, const std::string 
                       where, glob, key, readers.size(), name, fmt::join(readers, ", ")));
 }
 
+// A group whose parameters all belong to groups before it changes nothing.
+template <typename Group>
+Status checkGroups(const char *key, const std::vector<Group> &groups, const std::vector<ParameterNames> &parameters) {
+  std::vector<ParameterPatterns> patterns;
+  for (const Group &group : groups) patterns.emplace_back(group.match);
+  std::vector<size_t> own(groups.size());
+  for (const ParameterNames &parameter : parameters)
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (patterns[i].match(parameter)) {
+        ++own[i];
+        break;
+      }
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (own[i] == 0)
+      return inputError(fmt::format("{}: all parameters of this group of '{}' ('{}') belong to groups before it, "
+                                    "and the first that fits counts: move it up, or leave it out",
+                                    groups[i].where, key, fmt::join(groups[i].match, "', '")));
+  return Status::ok();
+}
+
 } // namespace
 
 std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
@@ -118,15 +138,8 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("roles." + name), "roles", exactly(name), tensors));
   for (const std::string &glob : recipe.trainable)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, known));
-  for (const std::string &glob : recipe.optimizer.noDecay)
-    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
-  for (const OptimizerGroup &group : recipe.optimizer.groups)
-    for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
   for (const FrozenRows &frozen : recipe.frozenRows)
     CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("frozen_rows"), "frozen_rows", frozen.match, known));
-  for (const NormGroup &group : recipe.gradNorms)
-    for (const std::string &glob : group.match)
-      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
   if (recipe.fp8.keep)
     for (const std::string &glob : *recipe.fp8.keep)
       CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("fp8.keep"), "fp8.keep", glob, known));
@@ -138,17 +151,35 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
   return Status::ok();
 }
 
+Status checkUpdateGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
+  const KnownNames known(parameters);
+  for (const std::string &glob : recipe.optimizer.noDecay)
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
+  for (const OptimizerGroup &group : recipe.optimizer.groups)
+    for (const std::string &glob : group.match) CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "groups", glob, known));
+  for (const ClipGroup &group : recipe.clipNorms)
+    for (const std::string &glob : group.match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(group.where, "clip_norms", glob, known));
+  for (const NormGroup &group : recipe.gradNorms)
+    for (const std::string &glob : group.match)
+      CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("grad_norms"), "grad_norms", glob, known));
+  CLEAVE_RETURN_IF_ERROR(checkGroups("clip_norms", recipe.clipNorms, parameters));
+  return checkGroups("optimizer.groups", recipe.optimizer.groups, parameters);
+}
+
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs) {
-  if (!recipe.loss.output) {
-    if (outputs.size() == 1) return Status::ok();
-    return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`",
-                                  recipe.at("loss"), outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
+  for (const Loss &loss : recipe.losses) {
+    if (loss.outputs.empty() && outputs.size() != 1)
+      return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`",
+                                    loss.where, outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
+    std::vector<std::string> named = loss.outputs;
+    if (loss.labels.output) named.push_back(*loss.labels.output);
+    for (const std::string &name : named)
+      if (std::find(outputs.begin(), outputs.end(), name) == outputs.end())
+        return inputError(
+            fmt::format("{}: the model has no output '{}'; it has: {}", loss.where, name, fmt::join(outputs, ", ")));
   }
-  if (std::find(outputs.begin(), outputs.end(), *recipe.loss.output) != outputs.end()) return Status::ok();
-  std::string list;
-  for (const std::string &output : outputs) list += (list.empty() ? "" : ", ") + output;
-  return inputError(
-      fmt::format("{}: the model has no output '{}'; it has: {}", recipe.at("loss.output"), *recipe.loss.output, list));
+  return Status::ok();
 }
 
 } // namespace cleave::recipe

@@ -31,12 +31,15 @@ private:
   std::vector<std::pair<std::string, size_t>> globs;
 };
 
-// Every pattern of `trainable`, `no_decay`, `groups`, `frozen_rows`, `grad_norms`, `fp8.keep`, `init.rules` and
-// `lora.match` must name at least one parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches
-// no_decay's '*.bais'; the nearest name is ...". `frozen` and `roles` may name what is no parameter of the graph, too:
-// `others`.
+// Every pattern of `trainable`, `frozen_rows`, `fp8.keep`, `init.rules` and `lora.match` must name at least one
+// parameter ("*" may name none). Error: "gpt.yaml:9: no parameter matches trainable's '*.bais'; the nearest name is
+// ...". `frozen` and `roles` may name what is no parameter of the graph, too: `others`.
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters,
                   std::vector<ParameterNames> others = {});
+
+// The same of `no_decay`, `groups`, `clip_norms` and `grad_norms`, which may name adapters: `parameters` has those of
+// `lora`, too. A group must have a parameter that no group before it has.
+Status checkUpdateGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
 
 // Globs that fit several parameters only since an exporter merged these and one name is left, "b", "b#2": they are of
 // several layers. One warning a glob.

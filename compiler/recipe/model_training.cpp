@@ -25,6 +25,10 @@ Optimizer merged(const Recipe &recipe, Optimizer of) {
   take("form", &Optimizer::form);
   take("bias_correction", &Optimizer::biasCorrection);
   take("no_decay", &Optimizer::noDecay);
+  take("amsgrad", &Optimizer::amsgrad);
+  take("state_dtype", &Optimizer::stateType);
+  take("layer_decay", &Optimizer::layerDecay);
+  take("groups", &Optimizer::groups);
   of.where = given.where;
   return of;
 }
@@ -48,13 +52,14 @@ std::string clipNote(const ModelTraining &model) {
 
 void takeLoss(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes) {
   if (recipe.gives("loss")) {
-    if (recipe.loss.kind != LossKind::Output)
+    if (recipe.losses.front().kind != LossKind::Output)
       notes.push_back(fmt::format("the recipe's loss is used, not that of {}", model.source));
     return;
   }
-  recipe.loss.kind = LossKind::Output;
-  recipe.loss.output = model.loss;
-  if (model.labels) recipe.loss.labels.name = *model.labels;
+  Loss &loss = recipe.losses.front();
+  loss.kind = LossKind::Output;
+  loss.outputs = {model.loss};
+  if (model.labels) loss.labels.name = *model.labels;
   notes.push_back(lossNote(model));
 }
 
@@ -79,12 +84,15 @@ Status takeOptimizer(Recipe &recipe, const ModelTraining &model, std::vector<std
   }
   if (!model.optimizer)
     return inputError(fmt::format("{}; give the recipe an `optimizer` with its kind", model.optimizerFault));
+  if (recipe.gives("optimizer.groups.lr") && !recipe.gives("optimizer.lr"))
+    return inputError(fmt::format("{}: give 'optimizer.lr', which the groups' rates are multiples of",
+                                  recipe.at("optimizer.groups")));
   recipe.optimizer = merged(recipe, *model.optimizer);
   CLEAVE_RETURN_IF_ERROR(keepStepDecay(recipe, model));
   const double rate = recipe.optimizer.lr.peak;
   notes.push_back(optimizerNote(model, recipe.optimizer,
                                 recipe.gives("optimizer.lr") ? ", at the recipe's lr"
-                                : model.givesRate ? fmt::format(" with lr {}", rate)
+                                : model.givesRate            ? fmt::format(" with lr {}", rate)
                                                   : fmt::format("; nothing gives its lr, {} is taken", rate)));
   return Status::ok();
 }

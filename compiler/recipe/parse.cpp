@@ -1,8 +1,8 @@
 #include "compiler/names/yaml_end.h"
 #include "compiler/recipe/read_data.h"
+#include "compiler/recipe/read_eval.h"
 #include "runtime/base/url.h"
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 namespace cleave::recipe {
 namespace {
 
-constexpr const char *nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 
 void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
   for (const std::string &key : reader.keys()) {
@@ -30,19 +29,64 @@ void readLabels(MapReader &loss, Labels &labels) {
   reader.text("name", labels.name);
   if (reader.has("dtype")) reader.text("dtype", labels.dtype.emplace());
   if (reader.has("shape")) reader.texts("shape", labels.shape.emplace());
+  if (reader.has("output")) reader.text("output", labels.output.emplace());
+  for (const char *key : {"name", "dtype", "shape"})
+    if (labels.output && reader.has(key))
+      reader.fail(key,
+                  fmt::format("'loss.labels.{}' is of an input, and these labels are an output; leave it out", key));
   static const std::vector<std::string> types = {"int64", "int32", "float32", "float64"};
   if (labels.dtype && std::find(types.begin(), types.end(), *labels.dtype) == types.end())
     reader.unknownWord("dtype", *labels.dtype, types);
   reader.finish();
 }
 
+// A key that the kind has no use for is an error: numbers would be others than the person means.
+void checkUses(MapReader &reader, const std::string &kind, const std::string &except = "") {
+  for (const std::string &key : reader.keys())
+    if (std::string fault = useFault(reader.dotted(key), kind); !fault.empty() && key != except && reader.has(key))
+      reader.fail(key, fault);
+}
+
+// What a loss reads: outputs of the graph, and labels.
+void readOperands(MapReader &reader, Loss &loss) {
+  if (reader.has("output") && reader.node("output").IsScalar())
+    reader.text("output", loss.outputs.emplace_back());
+  else
+    reader.texts("output", loss.outputs);
+  const size_t count = outputsOf(loss.kind);
+  if (loss.outputs.size() != count && !(loss.outputs.empty() && count == 1))
+    reader.fail("output", fmt::format("'loss' of kind {} reads {}", toString(loss.kind),
+                                      count == 1   ? "one 'output'"
+                                      : count == 2 ? "two outputs: 'output: [NAME, NAME]'"
+                                                   : "three outputs: 'output: [ANCHOR, POSITIVE, NEGATIVE]'"));
+  readLabels(reader, loss.labels);
+  const bool isPlain = !loss.labels.dtype && !loss.labels.shape && !loss.labels.output;
+  if (loss.kind == LossKind::Output && !isPlain)
+    reader.fail("labels", "'loss.labels' of kind output is the name of the graph's input alone");
+  if (loss.kind == LossKind::Ctc && (!loss.labels.shape || loss.labels.output))
+    reader.fail("labels", "'loss' of kind ctc needs the shape of its targets, such as labels: {name: targets, shape: "
+                          "[batch, 20]}");
+  if (loss.kind == LossKind::Ctc && loss.labels.dtype && loss.labels.dtype->starts_with("float"))
+    reader.fail("labels", "'loss.labels' of kind ctc are class numbers, integers");
+  reader.text("input_lengths", loss.inputLengths);
+  reader.text("target_lengths", loss.targetLengths);
+}
+
 void readLoss(MapReader reader, Loss &loss) {
   if (!reader.has("kind")) reader.fail("kind", "'loss' needs a 'kind', such as softmax_cross_entropy");
   reader.word("kind", loss.kind);
-  if (reader.has("output")) reader.text("output", loss.output.emplace());
-  readLabels(reader, loss.labels);
-  bool overClasses = loss.kind == LossKind::SoftmaxCrossEntropy || loss.kind == LossKind::Nll;
-  if (overClasses && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
+  loss.where = reader.where("kind");
+  checkUses(reader, toString(loss.kind));
+  reader.text("name", loss.name);
+  if (loss.name.find_first_not_of(nameCharacters) != std::string::npos)
+    reader.fail("name", fmt::format("'loss.name' is of letters, digits, '_' and '-', not '{}'", loss.name));
+  reader.number("scale", loss.scale);
+  readOperands(reader, loss);
+  const bool isSoft = loss.labels.dtype && loss.labels.dtype->starts_with("float");
+  if (isSoft && reader.has("ignore_index"))
+    reader.fail("ignore_index", "'loss.ignore_index' is a class, and these labels are probabilities; leave it out");
+  const bool overClasses = useFault("loss.ignore_index", toString(loss.kind)).empty();
+  if (overClasses && !isSoft && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
   if (reader.has("ignore_index")) reader.integer("ignore_index", loss.ignoreIndex.emplace());
   reader.number("label_smoothing", loss.labelSmoothing, {.least = 0, .most = 1});
   reader.word("reduction", loss.reduction);
@@ -54,13 +98,16 @@ void readLoss(MapReader reader, Loss &loss) {
   else
     reader.numbers("pos_weight", loss.posWeight, {.least = 0});
   reader.number("z_loss", loss.zLoss, {.least = 0});
-  auto isFor = [&](const char *key, bool fits, const char *kinds) {
-    if (reader.has(key) && !fits)
-      reader.fail(key, fmt::format("'loss.{}' is for {}, this is {}", key, kinds, toString(loss.kind)));
-  };
-  isFor("weight", overClasses, "softmax_cross_entropy and nll");
-  isFor("pos_weight", loss.kind == LossKind::BceWithLogits, "bce_with_logits");
-  isFor("z_loss", loss.kind == LossKind::SoftmaxCrossEntropy, "softmax_cross_entropy");
+  reader.boolean("log_target", loss.logTarget);
+  const bool isCosine = loss.kind == LossKind::CosineEmbedding;
+  loss.margin = isCosine || loss.kind == LossKind::MarginRanking ? 0 : 1; // PyTorch's
+  reader.number("margin", loss.margin, isCosine ? Range{.least = -1, .most = 1} : Range{});
+  loss.p = loss.kind == LossKind::MultiMargin ? 1 : 2;
+  reader.integer("p", loss.p, {.least = 1, .most = 2});
+  reader.number("eps", loss.eps, {.least = 0});
+  reader.boolean("swap", loss.swap);
+  reader.integer("blank", loss.blank, {.least = 0});
+  reader.boolean("zero_infinity", loss.zeroInfinity);
   if (loss.zLoss > 0 && !loss.weight.empty())
     reader.fail("z_loss", "'loss.z_loss' counts all labels alike, and 'loss.weight' does not: leave one out");
   if (loss.reduction == Reduction::BatchMean && loss.kind != LossKind::KlDiv)
@@ -68,11 +115,40 @@ void readLoss(MapReader reader, Loss &loss) {
   reader.finish();
 }
 
+// One loss, or a list of losses that are added up.
+void readLosses(MapReader &recipe, Source &source, std::vector<Loss> &losses) {
+  const YAML::Node node = recipe.node("loss");
+  if (!node.IsSequence()) {
+    Loss &loss = losses.front();
+    readLoss(recipe.map("loss"), loss);
+    for (const char *key : {"name", "scale"})
+      if (source.given->count(fmt::format("loss.{}", key)))
+        recipe.fail("loss", fmt::format("'loss.{}' is of one in a list of losses: write loss: [{{kind: {}, ...}}]", key,
+                                        toString(loss.kind)));
+    return;
+  }
+  losses.clear();
+  for (const auto &entry : node) readLoss(MapReader(source, "loss", entry), losses.emplace_back());
+  if (losses.empty()) recipe.fail("loss", "'loss' lists none");
+  std::set<std::string> names;
+  for (Loss &loss : losses) {
+    if (loss.name.empty()) loss.name = toString(loss.kind);
+    if (!names.insert(loss.name).second)
+      throw Fault{fmt::format("{}: two losses are called '{}': give each a 'name'", loss.where, loss.name)};
+    const bool isGraphs = loss.kind == LossKind::Output;
+    if (isGraphs && std::ranges::count(losses, LossKind::Output, &Loss::kind) > 1)
+      throw Fault{fmt::format("{}: one loss of a list may be of kind output; add up several in the graph", loss.where)};
+  }
+}
+
+bool isShare(MapReader &reader, const std::string &key) {
+  return reader.has(key) && reader.node(key).IsScalar() && reader.node(key).Scalar().ends_with('%');
+}
+
 // A number of steps, or a share of the schedule's: "3%".
 void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t &steps) {
-  std::string text;
-  if (reader.has(key) && reader.node(key).IsScalar()) text = reader.node(key).Scalar();
-  if (!text.ends_with('%')) return reader.integer(key, steps, {.least = 0});
+  if (!isShare(reader, key)) return reader.integer(key, steps, {.least = 0});
+  const std::string text = reader.node(key).Scalar();
   char *end = nullptr;
   const double share = std::strtod(text.c_str(), &end) / 100;
   if (end != text.c_str() + text.size() - 1 || !Range{.least = 0, .most = 1}.has(share))
@@ -84,18 +160,6 @@ void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t
   steps = std::llround(share * static_cast<double>(total));
 }
 
-// Keys that only some kinds of a schedule have.
-void checkScheduleKeys(MapReader &reader, ScheduleKind kind) {
-  using K = ScheduleKind;
-  static const std::map<std::string, std::vector<K>> owners = {
-      {"power", {K::Polynomial}}, {"period", {K::CosineRestarts}},   {"period_factor", {K::CosineRestarts}},
-      {"decay_steps", {K::Wsd}},  {"anneal", {K::Wsd, K::OneCycle}}, {"warmup_share", {K::OneCycle}}};
-  for (const auto &[key, kinds] : owners)
-    if (reader.has(key) && std::ranges::find(kinds, kind) == kinds.end())
-      reader.fail(key,
-                  fmt::format("'optimizer.lr.{}' is for kind {}, this is {}", key, toString(kinds[0]), toString(kind)));
-}
-
 void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!optimizer.has("lr")) return;
   if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, rateRange);
@@ -103,7 +167,7 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!reader.has("kind"))
     reader.fail("kind", "'optimizer.lr' as a map needs a 'kind', such as constant, linear, cosine or wsd");
   reader.word("kind", schedule.kind);
-  checkScheduleKeys(reader, schedule.kind);
+  checkUses(reader, toString(schedule.kind), isShare(reader, "warmup_steps") ? "total_steps" : "");
   const bool isCycle = schedule.kind == ScheduleKind::OneCycle;
   if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
   reader.number("peak", schedule.peak, rateRange);
@@ -121,6 +185,8 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
   reader.integer("period_factor", schedule.periodFactor, {.least = 1});
   reader.word("anneal", schedule.anneal);
   reader.number("warmup_share", schedule.warmupShare, {.above = 0, .below = 1});
+  if (reader.has("start") && !isCycle && schedule.warmupSteps == 0)
+    reader.fail("start", "'optimizer.lr.start' is where the 'warmup_steps' begin, and there are none; leave it out");
   auto needs = [&](const char *key, const char *what) {
     if (!reader.has(key))
       reader.fail(key, fmt::format("'optimizer.lr' of kind {} needs '{}', {}", toString(schedule.kind), key, what));
@@ -142,8 +208,6 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
     needs("total_steps", "the steps of the cycle");
     if (schedule.anneal == Anneal::Sqrt)
       reader.fail("anneal", "'optimizer.lr.anneal' of kind one_cycle is cosine or linear");
-    if (schedule.warmupSteps > 0)
-      reader.fail("warmup_steps", "'optimizer.lr' of kind one_cycle rises in 'warmup_share' of its steps");
     break;
   case ScheduleKind::Wsd:
     needs("decay_steps", "the last steps, in which the rate falls");
@@ -161,27 +225,6 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
                               schedule.totalSteps));
   }
   reader.finish();
-}
-
-// Keys that only some optimizers have.
-void checkOptimizerKeys(MapReader &reader, const Optimizer &optimizer) {
-  using K = OptimizerKind;
-  static const std::map<std::string, std::vector<K>> owners = {{"amsgrad", {K::Adam, K::AdamW}},
-                                                               {"alpha", {K::RmsProp}},
-                                                               {"centered", {K::RmsProp}},
-                                                               {"momentum_decay", {K::NAdam}},
-                                                               {"decoupled_weight_decay", {K::NAdam, K::RAdam}},
-                                                               {"rho", {K::Adadelta}}};
-  for (const auto &[key, kinds] : owners)
-    if (reader.has(key) && std::ranges::find(kinds, optimizer.kind) == kinds.end())
-      reader.fail(
-          key, fmt::format("'optimizer.{}' is for {}, this is {}", key, toString(kinds[0]), toString(optimizer.kind)));
-  if (optimizer.amsgrad && optimizer.form == AdamForm::Onnx)
-    reader.fail("amsgrad", "'optimizer.amsgrad' is for form pytorch");
-  if (optimizer.stateType == StateType::Bf16 &&
-      (optimizer.kind == K::Adafactor || optimizer.kind == K::Adagrad || optimizer.kind == K::Adadelta))
-    reader.fail("state_dtype", fmt::format("{} keeps no momentum, which 'state_dtype' is the type of; leave it out",
-                                           toString(optimizer.kind)));
 }
 
 // The learning rate of a group: a number, which stands to the peak as all of its rates do, or {scale: ...}.
@@ -262,10 +305,6 @@ void readOptimizer(MapReader reader, Source &source, Optimizer &optimizer) {
   reader.word("state_dtype", optimizer.stateType);
   readGroups(reader, source, optimizer);
   if (reader.has("layer_decay")) reader.number("layer_decay", optimizer.layerDecay.emplace(), {.above = 0, .most = 1});
-  checkOptimizerKeys(reader, optimizer);
-  if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&
-      (optimizer.momentum == 0 || optimizer.dampening != 0))
-    reader.fail("nesterov", "'optimizer.nesterov' needs a momentum above 0 and no dampening");
   reader.finish();
 }
 
@@ -275,13 +314,12 @@ void readInitRule(MapReader &reader, InitRule &rule) {
                                                  "kaiming_normal"};
   reader.text("kind", rule.kind);
   if (std::find(kinds.begin(), kinds.end(), rule.kind) == kinds.end()) reader.unknownWord("kind", rule.kind, kinds);
+  checkUses(reader, rule.kind);
   reader.numbersOf(rule, initNumbers());
 }
 
 void readCheckpoint(MapReader &reader, const std::string &kind, const std::string &recipeFile, Init &init) {
   reader.text("path", init.checkpoint);
-  if (kind != "safetensors" && !init.checkpoint.empty())
-    reader.fail("path", "'init.path' is for kind safetensors, not " + kind);
   if (kind == "safetensors" && init.checkpoint.empty())
     reader.fail("path", "'init' of kind safetensors needs a 'path': a .safetensors file, an index of such files, or "
                         "the folder of either");
@@ -312,8 +350,11 @@ void readInit(Source &source, MapReader &recipe, const std::string &recipeFile, 
   reader.text("kind", word);
   init.fromModel = word == "from_model" || word == "safetensors" || (word.empty() && reader.has("optimizer"));
   init.base.match = "*";
+  if (init.fromModel)
+    checkUses(reader, word);
+  else
+    readInitRule(reader, init.base);
   readCheckpoint(reader, word, recipeFile, init);
-  if (!init.fromModel) readInitRule(reader, init.base);
   YAML::Node rules = reader.node("rules");
   if (rules.IsDefined() && !rules.IsNull()) {
     if (!rules.IsSequence())
@@ -353,6 +394,24 @@ void readLora(MapReader reader, Lora &lora) {
   reader.finish();
 }
 
+void readClipNorms(MapReader &recipe, Source &source, Recipe &to) {
+  if (!recipe.has("clip_norms")) return;
+  const YAML::Node groups = recipe.node("clip_norms");
+  if (!groups.IsSequence())
+    recipe.fail("clip_norms", "'clip_norms' must be a list of maps such as {match: [\"*embed*\"], norm: 0.5}");
+  if (to.clipValue) recipe.fail("clip_norms", "'clip_norms' and 'clip_value' are two ways to clip: leave one out");
+  for (const auto &entry : groups) {
+    MapReader of(source, "clip_norms", entry);
+    ClipGroup &group = to.clipNorms.emplace_back();
+    of.texts("match", group.match);
+    group.where = of.where("match");
+    if (group.match.empty()) of.fail("match", "an entry of 'clip_norms' needs 'match', globs over parameter names");
+    if (!of.has("norm")) of.fail("norm", "an entry of 'clip_norms' needs 'norm', the largest norm of its gradients");
+    of.number("norm", group.norm, clipNormRange);
+    of.finish();
+  }
+}
+
 void readFp8(MapReader &recipe, Recipe &to) {
   if (to.precision != Precision::Fp8)
     recipe.fail("fp8",
@@ -367,89 +426,6 @@ void readFp8(MapReader &recipe, Recipe &to) {
   reader.finish();
 }
 
-void readMetricKind(MapReader &reader, Metric &metric) {
-  std::string word;
-  reader.text("kind", word);
-  if (word.starts_with("top_")) {
-    const char *end = word.data() + word.size();
-    const auto [rest, failure] = std::from_chars(word.data() + 4, end, metric.k);
-    if (failure != std::errc() || rest != end || metric.k < 1)
-      reader.fail("kind", fmt::format("the metric '{}' must be top_K with a number, such as top_5", word));
-    metric.kind = MetricKind::TopK;
-    return;
-  }
-  reader.word("kind", metric.kind);
-}
-
-// Errors: a kind that the loss has no numbers for.
-void checkMetric(MapReader &reader, const Metric &metric, const Loss &loss) {
-  using M = MetricKind;
-  const bool hasClasses = loss.kind == LossKind::SoftmaxCrossEntropy || loss.kind == LossKind::Nll,
-             isBinary = loss.kind == LossKind::Bce || loss.kind == LossKind::BceWithLogits;
-  auto fail = [&](const std::string &why) {
-    reader.fail("kind", fmt::format("the metric '{}' {}; the loss is {}", toString(metric), why, toString(loss.kind)));
-  };
-  if (metric.kind == M::Mean && !metric.output) reader.fail("output", "the metric 'mean' needs an 'output' of the graph");
-  if (metric.kind == M::Mean && metric.labels) reader.fail("labels", "the metric 'mean' reads no labels");
-  if (metric.kind == M::Perplexity) {
-    if (metric.output || metric.labels)
-      reader.fail("kind", "the metric 'perplexity' is the exponential of the loss: it takes no output and no labels");
-    if (!hasClasses && loss.kind != LossKind::Output) fail("is the exponential of a cross-entropy");
-    if (loss.labelSmoothing != 0 || loss.zLoss != 0 || !loss.weight.empty() || loss.reduction != Reduction::Mean)
-      fail("is the exponential of a mean cross-entropy without label_smoothing, z_loss and weight");
-  }
-  if (metric.labels || metric.kind == M::Mean || metric.kind == M::Perplexity) return;
-  if (loss.kind == LossKind::Output) fail("needs 'output' and 'labels': an output of the graph and one of its inputs");
-  if (metric.kind == M::MeanAbsoluteError && hasClasses) fail("compares numbers, and labels are classes");
-  if (metric.kind == M::TopK && !hasClasses) fail("needs labels that are classes");
-  if (metric.kind != M::MeanAbsoluteError && !hasClasses && !isBinary) fail("needs labels that are classes");
-}
-
-void readMetric(MapReader reader, const Loss &loss, Metric &metric) {
-  if (!reader.has("kind")) reader.fail("kind", "each of 'eval.metrics' is a word, such as accuracy, or a map with a 'kind'");
-  readMetricKind(reader, metric);
-  for (auto [key, value] : {std::pair("output", &metric.output), std::pair("labels", &metric.labels)})
-    if (reader.has(key)) reader.text(key, value->emplace());
-  if (metric.labels && !metric.output) reader.fail("labels", "a metric with 'labels' needs the 'output' that it reads");
-  metric.name = metric.kind == MetricKind::Mean && metric.output ? *metric.output : toString(metric);
-  reader.text("name", metric.name);
-  if (metric.name.empty() || metric.name == "loss" || metric.name.find_first_not_of(nameCharacters) != std::string::npos)
-    reader.fail("name", fmt::format("the metric '{}' needs a 'name' of letters, digits, '_' and '-', other than loss",
-                                    metric.name));
-  metric.where = reader.where("kind");
-  checkMetric(reader, metric, loss);
-  reader.finish();
-}
-
-void readEval(Source &source, MapReader reader, const Loss &loss, Eval &eval) {
-  reader.integer("every", eval.every, {.least = 0});
-  reader.integer("batches", eval.batches, {.least = 1});
-  if (reader.has("metrics")) {
-    if (!reader.node("metrics").IsSequence()) reader.fail("metrics", "'eval.metrics' must be a list, such as [accuracy]");
-    for (YAML::Node entry : reader.node("metrics")) {
-      YAML::Node map(YAML::NodeType::Map);
-      map["kind"] = entry;
-      Metric metric;
-      readMetric(MapReader(source, "eval.metrics", entry.IsScalar() ? map : entry), loss, metric);
-      if (std::ranges::find(eval.metrics, metric.name, &Metric::name) != eval.metrics.end())
-        reader.fail("metrics", fmt::format("two of 'eval.metrics' are called '{}': give one a 'name'", metric.name));
-      eval.metrics.push_back(std::move(metric));
-    }
-  }
-  reader.text("monitor", eval.monitor);
-  if (eval.monitor != "loss") {
-    const auto found = std::ranges::find(eval.metrics, eval.monitor, &Metric::name);
-    if (found == eval.metrics.end())
-      reader.fail("monitor", fmt::format("'eval.monitor' must be loss or one of 'eval.metrics', is '{}'", eval.monitor));
-    if (found->kind == MetricKind::Confusion || found->kind == MetricKind::Mean)
-      reader.fail("monitor", fmt::format("'eval.monitor' cannot judge by a metric of kind {}", toString(*found)));
-  }
-  reader.integer("patience", eval.patience, {.least = 0});
-  reader.number("min_delta", eval.minDelta, {.least = 0});
-  if (eval.every == 0 && eval.patience > 0) reader.fail("patience", "'eval.patience' needs evaluations: 'eval.every'");
-  reader.finish();
-}
-
 Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &source) {
   Recipe recipe;
   recipe.file = source.file;
@@ -457,12 +433,23 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   source.given = &recipe.given;
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
-  if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
+  if (reader.has("loss")) readLosses(reader, source, recipe.losses);
   readOptimizer(reader.map("optimizer"), source, recipe.optimizer);
+  if (recipe.gives("optimizer.kind")) // else the model may have one
+    if (Status fits = checkOptimizer(recipe); !fits) throw Fault{fits.message()};
   if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), clipNormRange);
   if (reader.has("clip_value")) reader.number("clip_value", recipe.clipValue.emplace(), clipNormRange);
   if (recipe.clipNorm && recipe.clipValue)
     reader.fail("clip_value", "'clip_norm' and 'clip_value' are two ways to clip: leave one out");
+  readClipNorms(reader, source, recipe);
+  if (reader.has("skip_outliers")) {
+    MapReader outliers = reader.map("skip_outliers");
+    recipe.skipOutliers.emplace();
+    outliers.number("factor", recipe.skipOutliers->factor, {.above = 1});
+    outliers.number("decay", recipe.skipOutliers->decay, betaRange);
+    outliers.integer("warmup", recipe.skipOutliers->warmup, {.least = 1});
+    outliers.finish();
+  }
   reader.word("precision", recipe.precision);
   if (reader.has("loss_scale")) {
     if (recipe.precision != Precision::Fp16)
@@ -525,10 +512,9 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
     ema.integer("every", recipe.ema->every, {.least = 1});
     ema.finish();
   }
-  if (reader.has("eval")) readEval(source, reader.map("eval"), recipe.loss, recipe.eval.emplace());
+  if (reader.has("eval")) readEval(source, reader.map("eval"), recipe.losses, recipe.eval.emplace());
   if (recipe.data && !recipe.data->lengths.empty()) findLengthDims(reader, recipe);
   reader.finish();
-  recipe.loss.where = recipe.at("loss");
   recipe.optimizer.where = recipe.at("optimizer");
   if (recipe.data) recipe.data->where = recipe.at("data");
   return recipe;

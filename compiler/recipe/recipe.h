@@ -18,7 +18,23 @@
 
 namespace cleave::recipe {
 
-enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, KlDiv, Output };
+enum class LossKind {
+  SoftmaxCrossEntropy,
+  Nll,
+  MultiMargin,
+  Bce,
+  BceWithLogits,
+  Mse,
+  L1,
+  Huber,
+  KlDiv,
+  HingeEmbedding,
+  CosineEmbedding,
+  MarginRanking,
+  Triplet,
+  Ctc,
+  Output
+};
 enum class OptimizerKind {
   Sgd,
   Adam,
@@ -62,22 +78,37 @@ struct Labels {
   std::optional<std::string> dtype; // "int64", "float32"; absent: follows from the loss
   // Absent: follows from the loss. An entry is a number or the name of a dimension bound by `dims`.
   std::optional<std::vector<std::string>> shape;
+  std::optional<std::string> output; // of the graph, in place of an input: a teacher's, which gets no gradient
 };
 
 struct Loss {
   LossKind kind = LossKind::SoftmaxCrossEntropy;
-  std::optional<std::string> output; // absent: the only graph output
+  std::string name;   // of several, or of one with a `scale`, in the metrics; "": a loss alone
+  double scale = 1.0; // in the sum
+  std::vector<std::string>
+      outputs; // of the graph, key `output`: one, or as many as the kind reads; empty: the only one
   Labels labels;
   std::optional<int64_t> ignoreIndex;
   double labelSmoothing = 0.0;
   Reduction reduction = Reduction::Mean;
-  int64_t axis = -1;             // class axis of softmax_cross_entropy and nll
+  int64_t axis = -1;             // class axis of softmax_cross_entropy, nll and multi_margin
   double huberDelta = 1.0;       // key `delta`
-  std::vector<double> weight;    // softmax_cross_entropy, nll: of each class
+  std::vector<double> weight;    // softmax_cross_entropy, nll, multi_margin: of each class
   std::vector<double> posWeight; // bce_with_logits: of positives, one or one for each entry of the last dimension
   double zLoss = 0;              // softmax_cross_entropy: of log(sum e^x)^2
-  std::string where;             // "gpt.yaml:3", for errors found later
+  bool logTarget = false;        // kl_div: labels are logarithms
+  double margin = 0;             // of embeddings, ranks and classes; 1 for hinge_embedding, multi_margin and triplet
+  int64_t p = 2;                 // triplet: the distance's norm; multi_margin (1 unless given): the power of a term
+  double eps = 1.0e-6;           // triplet: added to differences
+  bool swap = false;             // triplet
+  int64_t blank = 0;             // ctc: the class
+  bool zeroInfinity = false;     // ctc
+  std::string inputLengths = "input_lengths", targetLengths = "target_lengths"; // ctc: further inputs
+  std::string where;                                                            // "gpt.yaml:3"
 };
+
+// How many outputs of the graph a loss of the kind reads.
+size_t outputsOf(LossKind kind);
 
 // The learning rate; runtime/plan/lr_schedule.h has the formulas.
 struct Schedule {
@@ -169,6 +200,20 @@ struct FrozenRows {
   std::vector<int64_t> rows;
 };
 
+// Parameters whose gradients are clipped to a norm of their own, in place of clip_norm.
+struct ClipGroup {
+  std::vector<std::string> match; // globs
+  double norm = 1;
+  std::string where;
+};
+
+// Steps whose gradients' norm is above `factor` times its running mean change nothing.
+struct SkipOutliers {
+  double factor = 5;
+  double decay = 0.99;  // of the running mean, a step
+  int64_t warmup = 100; // steps that only feed the mean
+};
+
 // Parameters whose gradients' norm is told by itself, as the result "grad_norm.NAME".
 struct NormGroup {
   std::string name;
@@ -227,6 +272,8 @@ struct Metric {
   MetricKind kind = MetricKind::Accuracy;
   int64_t k = 1;                     // top_k
   std::string name;                  // eval_NAME of the metrics
+  size_t loss = 0;                   // of several losses the one that it is of
+  bool isBinary = false;             // labels are 0 or 1, not classes
   std::optional<std::string> output; // of the graph; absent: the loss's
   std::optional<std::string> labels; // an input of the model; absent: the loss's labels
   std::string where;
@@ -258,9 +305,12 @@ struct Fp8 {
 
 struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
-  Loss loss;                           // of a recipe without one, where the model says it: see model_training.h
+  // At least one; their sum is trained. Of a recipe without one, where the model says it: see model_training.h.
+  std::vector<Loss> losses = {Loss()};
   Optimizer optimizer;
   std::optional<double> clipNorm, clipValue; // of all gradients together; of each of their elements
+  std::vector<ClipGroup> clipNorms;          // the first that fits a parameter counts; others share clipNorm
+  std::optional<SkipOutliers> skipOutliers;
   Precision precision = Precision::Fp32;
   LossScale lossScale;
   Fp8 fp8;
@@ -285,6 +335,8 @@ struct Recipe {
   std::set<std::string> given;              // dotted keys that have a value
   std::map<std::string, std::string> lines; // dotted key -> "gpt.yaml:7" or "--set lr=1"
 
+  // Are losses added up, and each told by itself?
+  bool sumsLosses() const { return !losses.front().name.empty(); }
   // Frozen weights are parameters, however small: their values come from a checkpoint, or adapters stand beside them.
   bool keepsFrozenWeights() const { return lora || !init.checkpoint.empty(); }
   bool gives(const std::string &key) const { return given.count(key) != 0; } // as a dotted key, with a value
@@ -304,7 +356,11 @@ Result<Recipe> parseRecipe(const std::string &path, const std::vector<std::strin
 Result<Recipe> parseRecipeText(const std::string &text, const std::string &name = "recipe",
                                const std::vector<std::string> &overrides = {});
 
-// `loss.output`, if given, must be one of `outputs`; without it there must be one.
+// A key of `optimizer` or of its groups that the optimizer's kind, or another key beside it, has no use for is an
+// error. A recipe without `optimizer.kind` is checked when the model has said its own.
+Status checkOptimizer(const Recipe &recipe);
+
+// The outputs that losses name must be among `outputs`; without a name there must be one.
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs);
 
 // The names of the recipe's words: toString(OptimizerKind::AdamW) == "adamw".

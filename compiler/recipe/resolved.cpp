@@ -1,5 +1,7 @@
+#include "compiler/recipe/keys.h"
 #include "compiler/recipe/recipe.h"
 #include <fmt/format.h>
+#include <utility>
 #include <yaml-cpp/yaml.h>
 
 namespace cleave::recipe {
@@ -10,11 +12,11 @@ class MapWriter {
 public:
   MapWriter() { out << YAML::BeginMap; }
   MapWriter &text(const char *key, const std::string &value) {
-    out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
+    if (uses(key)) out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
     return *this;
   }
   MapWriter &word(const std::string &key, const std::string &value) {
-    out << YAML::Key << key << YAML::Value << value;
+    if (uses(key)) out << YAML::Key << key << YAML::Value << value;
     return *this;
   }
   MapWriter &number(const char *key, double value) { return word(key, fmt::format("{}", value)); }
@@ -27,36 +29,55 @@ public:
     return *this;
   }
   MapWriter &numbers(const char *key, const std::vector<double> &values) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginSeq;
     for (double value : values) out << fmt::format("{}", value);
     out << YAML::EndSeq;
     return *this;
   }
   MapWriter &integers(const char *key, const std::vector<int64_t> &values) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Flow << values;
     return *this;
   }
   MapWriter &null(const char *key) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::Null;
     return *this;
   }
   template <typename Body> MapWriter &map(const char *key, Body body) {
+    if (!uses(key)) return *this;
     out << YAML::Key << key << YAML::Value << YAML::BeginMap;
     body();
     out << YAML::EndMap;
     return *this;
+  }
+  // Writes `body`'s keys below `path`, but for those that `kind` has no use for.
+  template <typename Body> void of(const std::string &path, const std::string &kind, Body body) {
+    const auto around = std::exchange(owner, {path, kind});
+    body();
+    owner = around;
   }
   YAML::Emitter out;
   std::string finish() {
     out << YAML::EndMap;
     return std::string(out.c_str()) + "\n";
   }
+
+private:
+  std::pair<std::string, std::string> owner; // path and kind
+  bool uses(const std::string &key) const {
+    return owner.first.empty() || useFault(owner.first + "." + key, owner.second).empty();
+  }
 };
 
 void writeLoss(MapWriter &to, const Loss &loss) {
   to.word("kind", toString(loss.kind));
-  if (loss.output) to.text("output", *loss.output);
+  if (!loss.name.empty()) to.text("name", loss.name).number("scale", loss.scale);
+  if (loss.outputs.size() == 1) to.text("output", loss.outputs[0]);
+  if (loss.outputs.size() > 1) to.texts("output", loss.outputs);
   to.map("labels", [&] {
+    if (loss.labels.output) return void(to.text("output", *loss.labels.output));
     to.text("name", loss.labels.name);
     if (loss.labels.dtype) to.word("dtype", *loss.labels.dtype);
     if (loss.labels.shape) to.texts("shape", *loss.labels.shape);
@@ -70,6 +91,22 @@ void writeLoss(MapWriter &to, const Loss &loss) {
   if (!loss.weight.empty()) to.numbers("weight", loss.weight);
   if (!loss.posWeight.empty()) to.numbers("pos_weight", loss.posWeight);
   if (loss.zLoss > 0) to.number("z_loss", loss.zLoss);
+  to.boolean("log_target", loss.logTarget).number("margin", loss.margin).integer("p", loss.p);
+  to.number("eps", loss.eps).boolean("swap", loss.swap);
+  to.integer("blank", loss.blank).boolean("zero_infinity", loss.zeroInfinity);
+  to.text("input_lengths", loss.inputLengths).text("target_lengths", loss.targetLengths);
+}
+
+void writeLosses(MapWriter &to, const Recipe &recipe) {
+  auto write = [&](const Loss &loss) { to.of("loss", toString(loss.kind), [&] { writeLoss(to, loss); }); };
+  if (!recipe.sumsLosses()) return void(to.map("loss", [&] { write(recipe.losses.front()); }));
+  to.out << YAML::Key << "loss" << YAML::Value << YAML::BeginSeq;
+  for (const Loss &loss : recipe.losses) {
+    to.out << YAML::BeginMap;
+    write(loss);
+    to.out << YAML::EndMap;
+  }
+  to.out << YAML::EndSeq;
 }
 
 void writeGroup(MapWriter &to, const OptimizerGroup &group) {
@@ -84,27 +121,21 @@ void writeGroup(MapWriter &to, const OptimizerGroup &group) {
   to.out << YAML::EndMap;
 }
 
+void writeSchedule(MapWriter &to, const Schedule &lr) {
+  to.word("kind", toString(lr.kind)).number("peak", lr.peak).number("min", lr.min);
+  to.integer("warmup_steps", lr.warmupSteps);
+  if (lr.start) to.number("start", *lr.start);
+  if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
+  to.integers("milestones", lr.milestones).number("gamma", lr.gamma).number("power", lr.power);
+  to.integer("period", lr.period).integer("period_factor", lr.periodFactor).integer("decay_steps", lr.decaySteps);
+  to.word("anneal", toString(lr.anneal)).number("warmup_share", lr.warmupShare);
+}
+
 void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   const Schedule &lr = optimizer.lr;
   to.word("kind", toString(optimizer.kind));
-  to.map("lr", [&] {
-    to.word("kind", toString(lr.kind))
-        .number("peak", lr.peak)
-        .number("min", lr.min)
-        .integer("warmup_steps", lr.warmupSteps);
-    if (lr.start) to.number("start", *lr.start);
-    if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
-    to.out << YAML::Key << "milestones" << YAML::Value << YAML::Flow << lr.milestones;
-    to.number("gamma", lr.gamma);
-    if (lr.kind == ScheduleKind::Polynomial) to.number("power", lr.power);
-    if (lr.kind == ScheduleKind::CosineRestarts)
-      to.integer("period", lr.period).integer("period_factor", lr.periodFactor);
-    if (lr.kind == ScheduleKind::Wsd) to.integer("decay_steps", lr.decaySteps).word("anneal", toString(lr.anneal));
-    if (lr.kind == ScheduleKind::OneCycle)
-      to.number("warmup_share", lr.warmupShare).word("anneal", toString(lr.anneal));
-  });
-  to.out << YAML::Key << "betas" << YAML::Value << YAML::Flow << YAML::BeginSeq << fmt::format("{}", optimizer.beta1)
-         << fmt::format("{}", optimizer.beta2) << YAML::EndSeq;
+  to.map("lr", [&] { to.of("optimizer.lr", toString(lr.kind), [&] { writeSchedule(to, lr); }); });
+  to.numbers("betas", {optimizer.beta1, optimizer.beta2});
   to.number("eps", optimizer.eps).number("weight_decay", optimizer.weightDecay).number("momentum", optimizer.momentum);
   to.number("dampening", optimizer.dampening).boolean("nesterov", optimizer.nesterov);
   to.number("initial_accumulator", optimizer.initialAccumulator).number("lr_decay", optimizer.lrDecay);
@@ -112,11 +143,10 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.integer("ns_steps", optimizer.newtonSchulzSteps).word("form", toString(optimizer.form));
   to.word("bias_correction", toString(optimizer.biasCorrection)).texts("no_decay", optimizer.noDecay);
   if (optimizer.amsgrad) to.boolean("amsgrad", true);
-  if (optimizer.kind == OptimizerKind::RmsProp)
-    to.number("alpha", optimizer.alpha).boolean("centered", optimizer.centered);
-  if (optimizer.kind == OptimizerKind::NAdam) to.number("momentum_decay", optimizer.momentumDecay);
+  to.number("alpha", optimizer.alpha).boolean("centered", optimizer.centered);
+  to.number("momentum_decay", optimizer.momentumDecay);
   if (optimizer.decoupledDecay) to.boolean("decoupled_weight_decay", true);
-  if (optimizer.kind == OptimizerKind::Adadelta) to.number("rho", optimizer.rho);
+  to.number("rho", optimizer.rho);
   if (optimizer.stateType != StateType::Parameter) to.word("state_dtype", toString(optimizer.stateType));
   if (optimizer.layerDecay) to.number("layer_decay", *optimizer.layerDecay);
   if (!optimizer.groups.empty()) {
@@ -127,8 +157,10 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
 }
 
 void writeInitRule(MapWriter &to, const InitRule &rule) {
-  to.word("kind", rule.kind).number("mean", rule.mean).number("std", rule.std).number("low", rule.low);
-  to.number("high", rule.high).number("value", rule.value).number("gain", rule.gain);
+  to.of("init", rule.kind, [&] {
+    to.word("kind", rule.kind).number("mean", rule.mean).number("std", rule.std).number("low", rule.low);
+    to.number("high", rule.high).number("value", rule.value).number("gain", rule.gain);
+  });
 }
 
 void writeInit(MapWriter &to, const Init &init) {
@@ -215,13 +247,16 @@ void writeData(MapWriter &to, const Data &data, bool isSource = false) {
     });
 }
 
-void writeEval(MapWriter &to, const Eval &eval) {
+// `isForRuntime`: also what follows from the losses.
+void writeEval(MapWriter &to, const Eval &eval, const std::vector<Loss> &losses, bool isForRuntime) {
   to.integer("every", eval.every).integer("batches", eval.batches);
   if (!eval.metrics.empty()) {
     to.out << YAML::Key << "metrics" << YAML::Value << YAML::BeginSeq;
     for (const Metric &metric : eval.metrics) {
       to.out << YAML::BeginMap;
       to.word("kind", toString(metric)).text("name", metric.name);
+      if (!losses.front().name.empty()) to.text("loss", losses[metric.loss].name);
+      if (isForRuntime && metric.isBinary) to.boolean("binary", true);
       if (metric.output) to.text("output", *metric.output);
       if (metric.labels) to.text("labels", *metric.labels);
       to.out << YAML::EndMap;
@@ -239,10 +274,24 @@ std::string Recipe::resolved() const {
   to.map("dims", [&] {
     for (const auto &[name, size] : dims) to.integer(name, size);
   });
-  to.map("loss", [&] { writeLoss(to, loss); });
-  to.map("optimizer", [&] { writeOptimizer(to, optimizer); });
+  writeLosses(to, *this);
+  to.map("optimizer", [&] { to.of("optimizer", toString(optimizer.kind), [&] { writeOptimizer(to, optimizer); }); });
   if (clipNorm) to.number("clip_norm", *clipNorm);
   if (clipValue) to.number("clip_value", *clipValue);
+  if (!clipNorms.empty()) {
+    to.out << YAML::Key << "clip_norms" << YAML::Value << YAML::BeginSeq;
+    for (const ClipGroup &group : clipNorms) {
+      to.out << YAML::BeginMap;
+      to.texts("match", group.match).number("norm", group.norm);
+      to.out << YAML::EndMap;
+    }
+    to.out << YAML::EndSeq;
+  }
+  if (skipOutliers)
+    to.map("skip_outliers", [&] {
+      to.number("factor", skipOutliers->factor).number("decay", skipOutliers->decay);
+      to.integer("warmup", skipOutliers->warmup);
+    });
   to.word("precision", toString(precision));
   if (precision == Precision::Fp16)
     to.map("loss_scale", [&] {
@@ -288,7 +337,7 @@ std::string Recipe::resolved() const {
   to.integer("seed", static_cast<int64_t>(seed));
   if (data) to.map("data", [&] { writeData(to, *data); });
   if (ema) to.map("ema", [&] { to.number("decay", ema->decay).integer("every", ema->every); });
-  if (eval) to.map("eval", [&] { writeEval(to, *eval); });
+  if (eval) to.map("eval", [&] { writeEval(to, *eval, losses, false); });
   return to.finish();
 }
 
@@ -302,7 +351,7 @@ std::string Recipe::dataYaml() const {
 std::string Recipe::evalYaml() const {
   if (!eval) return "";
   MapWriter to;
-  writeEval(to, *eval);
+  writeEval(to, *eval, losses, true);
   return to.finish();
 }
 

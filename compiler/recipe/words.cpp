@@ -5,12 +5,18 @@ namespace cleave::recipe {
 template <> std::span<const Word<LossKind>> words() {
   static constexpr Word<LossKind> table[] = {{LossKind::SoftmaxCrossEntropy, "softmax_cross_entropy"},
                                              {LossKind::Nll, "nll"},
+                                             {LossKind::MultiMargin, "multi_margin"},
                                              {LossKind::Bce, "bce"},
                                              {LossKind::BceWithLogits, "bce_with_logits"},
                                              {LossKind::Mse, "mse"},
                                              {LossKind::L1, "l1"},
                                              {LossKind::Huber, "huber"},
                                              {LossKind::KlDiv, "kl_div"},
+                                             {LossKind::HingeEmbedding, "hinge_embedding"},
+                                             {LossKind::CosineEmbedding, "cosine_embedding"},
+                                             {LossKind::MarginRanking, "margin_ranking"},
+                                             {LossKind::Triplet, "triplet"},
+                                             {LossKind::Ctc, "ctc"},
                                              {LossKind::Output, "output"}};
   return table;
 }
@@ -134,6 +140,10 @@ template <typename Kind> std::string wordOf(Kind kind) {
 }
 } // namespace
 
+size_t outputsOf(LossKind kind) {
+  if (kind == LossKind::Triplet) return 3;
+  return kind == LossKind::CosineEmbedding || kind == LossKind::MarginRanking ? 2 : 1;
+}
 std::string toString(LossKind kind) { return wordOf(kind); }
 std::string toString(OptimizerKind kind) { return wordOf(kind); }
 std::string toString(StateType kind) { return wordOf(kind); }

@@ -13,6 +13,9 @@
 
 namespace cleave::recipe {
 
+// Of what becomes a part of a metric's name.
+inline constexpr const char *nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
 struct Fault {
   std::string message;
 };

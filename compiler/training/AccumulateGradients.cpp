@@ -136,6 +136,9 @@ private:
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(sum, weight) : sum}};
     for (StepResult &result : results) {
       if (isAmax(result)) finished.push_back(result);
+      if (StringRef(result.name).starts_with(lossPrefix))
+        finished.push_back(
+            {result.name, {}, f.div(result.value, f.cast(weight, onnx::tensorType(result.value).getElementType()))});
       if (!result.gradientOf) continue;
       if (undivided) {
         Formula at(builder, result.value.getLoc());

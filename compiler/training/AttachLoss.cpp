@@ -1,11 +1,12 @@
-// AttachLoss: @model's results become the loss (sum and weight); labels become its last argument.
+// AttachLoss: @model's results become the loss (sum and weight); labels become its last arguments. Of several losses
+// "loss_sum" is their sum, each divided by its weight, and each is a result of its own: "loss.NAME".
 #include "compiler/training/graph_loss.h"
+#include "compiler/training/label_inputs.h"
 #include "compiler/training/metrics.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
-#include "dialects/onnx/sample_dim.h"
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -29,15 +30,20 @@ public:
     if (!model) return signalPassFailure();
     for (Operation &op : model.front().without_terminator())
       op.setAttr(phaseName, StringAttr::get(&getContext(), phaseText(Phase::Forward)));
-    FailureOr<Value> output = findOutput(model);
-    if (failed(output)) return signalPassFailure();
     PhaseBuilder builder(model, Phase::Forward);
     Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), "loss")));
-    compared.output = *output;
-    FailureOr<LossTerms> terms = build(f, model, *output);
-    if (failed(terms)) return signalPassFailure();
-    SmallVector<StepResult> results{{"loss_sum", {}, terms->sum}};
-    if (terms->weight) results.push_back({"loss_weight", {}, terms->weight});
+    labelInputs.emplace(model, recipe);
+    SmallVector<LossTerms> terms(recipe.losses.size());
+    compared.resize(recipe.losses.size());
+    auto isGraphs = [](const recipe::Loss &loss) { return loss.kind == LossKind::Output; };
+    for (bool graphs : {true, false}) // a graph's loss has the first counts
+      for (auto [loss, own] : llvm::zip_equal(recipe.losses, terms)) {
+        if (isGraphs(loss) != graphs) continue;
+        FailureOr<LossTerms> made = build(f, model, loss);
+        if (failed(made)) return signalPassFailure();
+        own = *made;
+      }
+    SmallVector<StepResult> results = recipe.sumsLosses() ? sumOf(f, terms) : alone(terms.front());
     addCounts(model, results);
     if (failed(addMetrics(builder, model, results))) return signalPassFailure();
     setStepResults(model, results);
@@ -47,7 +53,10 @@ public:
 private:
   TrainingOptions options;
   SmallVector<Value> counts;
-  Compared compared; // by the loss
+  std::optional<LabelInputs> labelInputs;
+  SmallVector<Compared> compared; // by each loss
+
+  Compared &comparedBy(const recipe::Loss &loss) { return compared[size_t(&loss - recipe.losses.data())]; }
 
   LogicalResult addMetrics(OpBuilder &builder, func::FuncOp model, SmallVectorImpl<StepResult> &results) {
     if (!recipe.eval) return success();
@@ -57,14 +66,16 @@ private:
         return model.emitError() << (metric.where.empty() ? "" : metric.where + ": ") << "the metric '" << metric.name
                                  << "' " << why;
       };
-      Compared of = compared;
+      Compared of = compared[metric.loss];
       if (metric.output) of.output = namedResult(outputs, *metric.output);
       if (!of.output) return fail("reads the output '" + *metric.output + "', which the model does not have");
       if (metric.labels) of.labels = namedInput(model, *metric.labels);
       if (!of.labels && metric.labels)
         return fail("reads the input '" + *metric.labels + "', which the model does not have");
+      if (!of.labels && metric.kind != recipe::MetricKind::Mean && metric.kind != recipe::MetricKind::Perplexity)
+        return fail("has no labels to compare the output with");
       Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), metricPrefix + metric.name)));
-      Result<SmallVector<StepResult>> built = buildMetric(f, metric, recipe.loss, of);
+      Result<SmallVector<StepResult>> built = buildMetric(f, metric, recipe.losses[metric.loss], of);
       if (!built) return fail(built.status().message());
       llvm::append_range(results, *built);
     }
@@ -78,6 +89,39 @@ private:
     return {};
   }
 
+  static SmallVector<StepResult> alone(const LossTerms &terms) {
+    SmallVector<StepResult> results{{"loss_sum", {}, terms.sum}};
+    if (terms.weight) results.push_back({"loss_weight", {}, terms.weight});
+    return results;
+  }
+
+  // Each loss divided by its weight of the whole batch, and their sum: means over microbatches are what the batch has.
+  SmallVector<StepResult> sumOf(Formula f, ArrayRef<LossTerms> terms) {
+    SmallVector<StepResult> each;
+    SmallVector<Value> scaled;
+    for (auto [loss, own] : llvm::zip_equal(recipe.losses, terms)) {
+      Value mean = f.cast(meanOf(f, own), onnx::tensorType(terms.front().sum).getElementType());
+      scaled.push_back(loss.scale == 1 ? mean : f.scale(mean, loss.scale));
+      each.push_back({lossPrefix.str() + loss.name, {}, mean});
+      if (own.weight) each.push_back({lossWeightPrefix.str() + loss.name, {}, own.weight});
+    }
+    Value sum = f.sum(scaled);
+    SmallVector<StepResult> results{{"loss_sum", {}, sum}, {"loss_weight", {}, f.like(sum, 1)}};
+    results.append(each);
+    return results;
+  }
+
+  // A microbatch's part, times the microbatches.
+  Value meanOf(Formula f, const LossTerms &terms) {
+    const auto microbatches = static_cast<double>(options.microbatches);
+    auto times = [&](Value x) { return microbatches == 1 ? x : f.scale(x, microbatches); };
+    if (!terms.weight) return times(terms.sum);
+    if (terms.weight.getDefiningOp<onnx::ConstantOp>() || microbatches == 1) return f.div(terms.sum, terms.weight);
+    auto symbol = FlatSymbolRefAttr::get(&getContext(), countTensor(counts.size()));
+    counts.push_back(terms.weight);
+    return times(f.div(terms.sum, f.make<onnx::ReadOp>(terms.weight.getType(), symbol)));
+  }
+
   void addCounts(func::FuncOp model, SmallVectorImpl<StepResult> &results) {
     SymbolTable symbols(getOperation());
     for (auto [number, part] : llvm::enumerate(counts)) {
@@ -87,187 +131,188 @@ private:
     }
   }
 
-  InFlightDiagnostic error(func::FuncOp model) {
+  InFlightDiagnostic error(func::FuncOp model, const recipe::Loss &loss) {
     InFlightDiagnostic diagnostic = model.emitError();
-    if (!recipe.loss.where.empty()) diagnostic << recipe.loss.where << ": ";
-    diagnostic << "loss " << recipe::toString(recipe.loss.kind) << ": ";
+    if (!loss.where.empty()) diagnostic << loss.where << ": ";
+    diagnostic << "loss " << (loss.name.empty() ? recipe::toString(loss.kind) : loss.name) << ": ";
     return diagnostic;
   }
 
-  FailureOr<Value> findOutput(func::FuncOp model) {
+  FailureOr<Value> findOutput(func::FuncOp model, const recipe::Loss &loss, const std::string &name) {
     SmallVector<StepResult> outputs = stepResults(model);
+    if (Value found = namedResult(outputs, name)) return found;
     std::string names;
     for (const StepResult &output : outputs) names += (names.empty() ? "" : ", ") + output.name;
-    if (outputs.empty()) return error(model) << "the model has no output";
-    Value found;
-    if (recipe.loss.output) {
-      found = namedResult(outputs, *recipe.loss.output);
-      if (!found) return error(model) << "the model has no output '" << *recipe.loss.output << "'; it has " << names;
-    } else if (outputs.size() > 1) {
-      return error(model) << "name the output it reads (loss.output); the model has " << names;
-    } else {
-      found = outputs.front().value;
+    return error(model, loss) << "the model has no output '" << name << "'; it has " << names;
+  }
+
+  // The outputs that the loss reads, in fp32 at least: sums in 16 bits would lose the loss.
+  FailureOr<SmallVector<Value>> findOutputs(Formula f, func::FuncOp model, const recipe::Loss &loss) {
+    SmallVector<Value> found;
+    for (const std::string &name : loss.outputs) {
+      FailureOr<Value> one = findOutput(model, loss, name);
+      if (failed(one)) return failure();
+      found.push_back(*one);
     }
-    if (!onnx::isFloatTensor(found)) return error(model) << "its output must be floating point, is " << found.getType();
+    if (found.empty()) {
+      SmallVector<StepResult> outputs = stepResults(model);
+      std::string names;
+      for (const StepResult &output : outputs) names += (names.empty() ? "" : ", ") + output.name;
+      if (outputs.empty()) return error(model, loss) << "the model has no output";
+      if (outputs.size() > 1)
+        return error(model, loss) << "name the output it reads (loss.output); the model has " << names;
+      found.push_back(outputs.front().value);
+    }
+    for (Value &x : found) {
+      if (!onnx::isFloatTensor(x)) return error(model, loss) << "its output must be floating point, is " << x.getType();
+      if (tensorType(x).getElementTypeBitWidth() < 32) x = f.cast(x, Float32Type::get(&getContext()));
+      if (x.getType() != found.front().getType())
+        return error(model, loss) << "its outputs must have one shape, are " << found.front().getType() << " and "
+                                  << x.getType();
+    }
     return found;
   }
 
-  FailureOr<LossTerms> build(Formula f, func::FuncOp model, Value x) {
-    const recipe::Loss &loss = recipe.loss;
+  FailureOr<LossTerms> build(Formula f, func::FuncOp model, const recipe::Loss &loss) {
+    FailureOr<SmallVector<Value>> outputs = findOutputs(f, model, loss);
+    if (failed(outputs)) return failure();
+    Value x = outputs->front();
+    comparedBy(loss).output = x;
+    if (loss.kind == LossKind::Output) return buildGraphLoss(f, model, loss, x);
     auto type = tensorType(x);
-    // Half precision sums would lose the loss.
-    if (type.getElementTypeBitWidth() < 32) x = f.cast(x, Float32Type::get(&getContext()));
-    if (loss.kind == LossKind::Output) {
-      nameLabels(model);
-      if (type.getNumElements() != 1) return error(model) << "the output must be a scalar, is " << type;
-      GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, options.microbatches,
-                                       options.lossOfBatch);
-      Builder b(&getContext());
-      getOperation()->setAttr(lossTermsName, b.getDenseF64ArrayAttr(split.coefficients));
-      if (!split.meetsAt.empty()) getOperation()->setAttr(lossMeetsAtName, b.getStringAttr(split.meetsAt));
-      counts = std::move(split.counts);
-      return split.terms;
-    }
-    SmallVector<int64_t> labelShape(type.getShape());
-    std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
     if (loss.posWeight.size() > 1 && (type.getRank() == 0 || type.getShape().back() != int64_t(loss.posWeight.size())))
-      return error(model) << "pos_weight has " << loss.posWeight.size() << " numbers, for the last dimension of "
-                          << type;
-    if (!isClassLoss(loss.kind)) {
-      FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
-      if (failed(labels)) return failure();
-      compared.labels = *labels;
-      return buildElementLoss(f, loss, x, *labels);
+      return error(model, loss) << "pos_weight has " << loss.posWeight.size() << " numbers, for the last dimension of "
+                                << type;
+    if (loss.kind == LossKind::Ctc) return buildCtc(f, model, loss, x);
+    if (isClassLoss(loss.kind)) return buildOverClasses(f, model, loss, x);
+    const bool isOfRows = loss.kind == LossKind::CosineEmbedding || loss.kind == LossKind::Triplet;
+    if (isOfRows && type.getRank() == 0) return error(model, loss) << "its outputs must be embeddings, are " << type;
+    Value labels;
+    if (loss.kind != LossKind::Triplet) {
+      FailureOr<Value> made = addLabels(f, model, loss, x, isOfRows ? type.getRank() - 1 : -1, f32());
+      if (failed(made)) return failure();
+      labels = f.cast(*made, type.getElementType());
     }
+    if (!isEmbeddingLoss(loss.kind)) comparedBy(loss).labels = labels;
+    return isEmbeddingLoss(loss.kind) ? buildEmbeddingLoss(f, loss, *outputs, labels)
+                                      : buildElementLoss(f, loss, x, labels);
+  }
+
+  FailureOr<LossTerms> buildGraphLoss(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x) {
+    nameLabels(model, loss);
+    if (tensorType(x).getNumElements() != 1)
+      return error(model, loss) << "the output must be a scalar, is " << x.getType();
+    GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, options.microbatches,
+                                     options.lossOfBatch);
+    Builder b(&getContext());
+    getOperation()->setAttr(lossTermsName, b.getDenseF64ArrayAttr(split.coefficients));
+    if (!split.meetsAt.empty()) getOperation()->setAttr(lossMeetsAtName, b.getStringAttr(split.meetsAt));
+    counts = std::move(split.counts);
+    return split.terms;
+  }
+
+  FailureOr<LossTerms> buildOverClasses(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x) {
+    auto type = tensorType(x);
     int64_t rank = type.getRank(), axis = loss.axis < 0 ? loss.axis + rank : loss.axis;
-    if (axis < 0 || axis >= rank) return error(model) << "axis " << loss.axis << " does not fit the output " << type;
+    if (axis < 0 || axis >= rank)
+      return error(model, loss) << "axis " << loss.axis << " does not fit the output " << type;
     if (!loss.weight.empty() && type.getDimSize(unsigned(axis)) != int64_t(loss.weight.size()))
-      return error(model) << "weight has " << loss.weight.size() << " numbers, the output " << type << " has "
-                          << type.getDimSize(unsigned(axis)) << " classes";
-    StringRef dtype = loss.labels.dtype ? StringRef(*loss.labels.dtype) : StringRef();
-    if (loss.kind == LossKind::SoftmaxCrossEntropy && dtype.contains("float")) { // probabilities instead of classes
-      FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
+      return error(model, loss) << "weight has " << loss.weight.size() << " numbers, the output " << type << " has "
+                                << type.getDimSize(unsigned(axis)) << " classes";
+    FailureOr<bool> isSoft = hasProbabilities(model, loss);
+    if (failed(isSoft)) return failure();
+    if (*isSoft) {
+      FailureOr<Value> labels = addLabels(f, model, loss, x, -1, f32());
       if (failed(labels)) return failure();
-      compared.labels = *labels, compared.axis = axis;
+      comparedBy(loss).labels = *labels, comparedBy(loss).axis = axis;
       return buildSoftClassLoss(f, loss, x, *labels, axis);
     }
-    labelShape.erase(labelShape.begin() + axis);
-    if (place && place->dim == axis)
-      place.reset();
-    else if (place && place->dim > axis)
-      --place->dim;
-    FailureOr<Value> labels = addLabels(f, model, labelShape, place, IntegerType::get(&getContext(), 64));
+    FailureOr<Value> labels = addLabels(f, model, loss, x, axis, IntegerType::get(&getContext(), 64));
     if (failed(labels)) return failure();
     if (!isa<IntegerType>(tensorType(*labels).getElementType()))
-      return error(model) << "labels must be integers (class numbers), are " << labels->getType();
+      return error(model, loss) << "labels must be integers (class numbers), are " << labels->getType();
     // Narrow integers could not hold the number of classes they are compared with.
     bool narrow = tensorType(*labels).getElementTypeBitWidth() < 32;
     Value classes = narrow ? f.cast(*labels, IntegerType::get(&getContext(), 64)) : *labels;
-    compared.labels = classes, compared.axis = axis;
+    comparedBy(loss).labels = classes, comparedBy(loss).axis = axis;
     return buildClassLoss(f, loss, x, classes, axis);
   }
 
+  // Are the labels of softmax_cross_entropy probabilities instead of classes?
+  FailureOr<bool> hasProbabilities(func::FuncOp model, const recipe::Loss &loss) {
+    if (loss.kind != LossKind::SoftmaxCrossEntropy) return false;
+    if (!loss.labels.output) return loss.labels.dtype && StringRef(*loss.labels.dtype).contains("float");
+    FailureOr<Value> output = findOutput(model, loss, *loss.labels.output);
+    return failed(output) ? FailureOr<bool>(failure()) : onnx::isFloatTensor(*output);
+  }
+
+  // log probabilities [T, N, C], or [N, T, C]: the samples say which.
+  FailureOr<LossTerms> buildCtc(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x) {
+    auto type = tensorType(x);
+    std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
+    if (type.getRank() != 3 || (place && (place->dim > 1 || place->inner != 1)))
+      return error(model, loss) << "its output must be logarithms of probabilities, [steps, batch, classes] or [batch, "
+                                << "steps, classes], is " << type;
+    if (place && place->dim == 0) x = f.make<onnx::TransposeOp>(x, ArrayRef<int64_t>{1, 0, 2}), type = tensorType(x);
+    const int64_t steps = type.getDimSize(0), samples = type.getDimSize(1);
+    if (steps > longestCtc)
+      return error(model, loss) << "its " << steps << " steps are unrolled, and " << longestCtc << " are the most";
+    if (loss.blank >= type.getDimSize(2))
+      return error(model, loss) << "blank " << loss.blank << " is no class of " << type;
+    auto fail = [&](const Status &status) { return error(model, loss) << status.message(); };
+    Result<SmallVector<int64_t>> shape = labelInputs->givenShape(loss.labels);
+    if (!shape) return fail(shape.status());
+    if (shape->size() != 2 || shape->front() != samples)
+      return error(model, loss) << "labels.shape must be [batch, longest target]";
+    Type i64 = IntegerType::get(&getContext(), 64);
+    auto named = [](const std::string &name) {
+      recipe::Labels labels;
+      labels.name = name;
+      return labels;
+    };
+    SmallVector<Value> inputs; // targets, input_lengths, target_lengths
+    for (auto [labels, sizes] : {std::pair(loss.labels, ArrayRef<int64_t>(*shape)),
+                                 std::pair(named(loss.inputLengths), ArrayRef<int64_t>(samples)),
+                                 std::pair(named(loss.targetLengths), ArrayRef<int64_t>(samples))}) {
+      Result<Value> added = labelInputs->add(labels, sizes, i64);
+      if (!added) return fail(added.status());
+      inputs.push_back(f.cast(*added, i64));
+    }
+    return buildCtcLoss(f, loss, x, inputs[0], inputs[1], inputs[2]);
+  }
+
   // The graph's own input of the labels' name is what data sets call labels.
-  void nameLabels(func::FuncOp model) {
+  void nameLabels(func::FuncOp model, const recipe::Loss &loss) {
     for (unsigned i = 0; i < model.getNumArguments(); ++i)
-      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name");
-          name && name.getValue() == recipe.loss.labels.name)
+      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == loss.labels.name)
         model.setArgAttr(i, "cleave.role", StringAttr::get(&getContext(), "label"));
   }
 
-  // The labels' element type, from the recipe's word or else `fallback`; null for an unknown word.
-  Type elementType(Type fallback) {
-    if (!recipe.loss.labels.dtype) return fallback;
-    Builder b(&getContext());
-    return llvm::StringSwitch<Type>(*recipe.loss.labels.dtype)
-        .Case("int64", b.getI64Type())
-        .Case("int32", b.getI32Type())
-        .Case("int16", b.getIntegerType(16))
-        .Case("int8", b.getIntegerType(8))
-        .Case("uint8", b.getIntegerType(8, false))
-        .Case("bool", b.getI1Type())
-        .Case("float32", b.getF32Type())
-        .Case("float64", b.getF64Type())
-        .Case("float16", b.getF16Type())
-        .Case("bfloat16", b.getBF16Type())
-        .Default(Type());
-  }
+  Type f32() { return Float32Type::get(&getContext()); }
 
-  // The name of the dimension that counts samples, as the inputs have it.
-  StringRef sampleSymbol(func::FuncOp model) {
-    for (unsigned i = 0; i < model.getNumArguments(); ++i) {
-      auto symbols = model.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
-      int64_t dim = onnx::sampleDim(model, i);
-      if (!symbols || dim < 0) continue;
-      if (auto symbol = dyn_cast<StringAttr>(symbols[unsigned(dim)]); symbol && !symbol.empty())
-        return symbol.getValue();
+  // Labels of x's shape, without its dimension `without` (-1: with all).
+  FailureOr<Value> addLabels(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x, int64_t without,
+                             Type fallback) {
+    SmallVector<int64_t> needed(tensorType(x).getShape());
+    std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
+    if (without >= 0) {
+      needed.erase(needed.begin() + without);
+      if (place && place->dim == without)
+        place.reset();
+      else if (place && place->dim > without)
+        --place->dim;
     }
-    return "batch";
-  }
-
-  // The shape that labels have where the recipe gives none: samples in a dimension of their own. [512] as 8 samples of
-  // 64 is [8, 64], as 64 times 8 samples [64, 8].
-  struct LabelShape {
-    SmallVector<int64_t> sizes;
-    int64_t sampleDim = 0;
-  };
-  LabelShape ownShape(func::FuncOp model, ArrayRef<int64_t> needed, std::optional<dist::SamplePlace> place) {
-    LabelShape own{SmallVector<int64_t>(needed), 0};
-    if (!place) return own;
-    const int64_t samples = samplesOf(model), outer = needed[size_t(place->dim)] / (samples * place->inner);
-    SmallVector<int64_t> parts;
-    if (outer > 1) parts.push_back(outer);
-    parts.push_back(samples);
-    if (place->inner > 1) parts.push_back(place->inner);
-    auto at = own.sizes.erase(own.sizes.begin() + place->dim);
-    own.sizes.insert(at, parts.begin(), parts.end());
-    own.sampleDim = place->dim + (outer > 1);
-    return own;
-  }
-
-  // Appends the argument and gives it the shape the loss needs, in which the samples lie at `place`. A given shape may
-  // order the same elements otherwise ([batch * 24] for [batch, 24]); a named dimension other than the batch has the
-  // value the recipe binds.
-  FailureOr<Value> addLabels(Formula f, func::FuncOp model, ArrayRef<int64_t> needed,
-                             std::optional<dist::SamplePlace> place, Type fallback) {
-    const recipe::Labels &labels = recipe.loss.labels;
-    Type element = elementType(fallback);
-    if (!element) return error(model) << "unknown labels.dtype '" << *labels.dtype << "'";
-    auto [shape, dim] = ownShape(model, needed, place);
-    if (labels.shape) {
-      const StringRef symbol = sampleSymbol(model);
-      shape.clear();
-      dim = 0;
-      for (const std::string &entry : *labels.shape) {
-        int64_t size = 0;
-        auto bound = recipe.dims.find(entry);
-        if ((entry == "batch" || entry == symbol) && !needed.empty()) {
-          size = place ? samplesOf(model) : needed.front();
-          dim = int64_t(shape.size());
-        } else if (bound != recipe.dims.end())
-          size = bound->second;
-        else if (StringRef(entry).getAsInteger(10, size))
-          return error(model) << "dims does not bind '" << entry << "'";
-        shape.push_back(size);
-      }
+    if (loss.labels.output) {
+      FailureOr<Value> output = findOutput(model, loss, *loss.labels.output);
+      if (failed(output)) return failure();
+      if (tensorType(*output).getShape() != ArrayRef(needed))
+        return error(model, loss) << "its labels, output '" << *loss.labels.output << "', are " << output->getType()
+                                  << ", and the loss needs " << RankedTensorType::get(needed, fallback);
+      return f.make<onnx::StopGradientOp>(*output);
     }
-    auto type = RankedTensorType::get(shape, element);
-    auto wanted = RankedTensorType::get(needed, element);
-    if (type.getNumElements() != wanted.getNumElements())
-      return error(model) << "labels.shape gives " << type << ", the loss needs " << wanted;
-    Builder b(&getContext());
-    for (unsigned i = 0; i < model.getNumArguments(); ++i)
-      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == labels.name)
-        return error(model) << "labels.name '" << labels.name << "' is already an input of the model";
-    unsigned index = model.getNumArguments();
-    if (failed(model.insertArgument(index, type,
-                                    b.getDictionaryAttr({b.getNamedAttr("onnx.name", b.getStringAttr(labels.name)),
-                                                         b.getNamedAttr("cleave.role", b.getStringAttr("label"))}),
-                                    model.getLoc())))
-      return error(model) << "could not add the labels argument";
-    Value argument = model.getArgument(index);
-    onnx::setSampleDim(model, index, dim);
-    return ArrayRef(shape) == needed ? argument : f.make<onnx::ReshapeOp>(argument, needed);
+    Result<Value> added = labelInputs->add(f, loss.labels, needed, place, fallback);
+    if (!added) return error(model, loss) << added.status().message();
+    return *added;
   }
 };
 

@@ -44,9 +44,16 @@ public:
     if (!loss) return signalPassFailure();
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(loss, weight) : loss}};
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
-    for (const StepResult &result : results) // counts are for BuildCount
-      if (isCountTensor(result.name) || isMetric(result)) finished.push_back(result);
+    for (const StepResult &result : results) {
+      StringRef name = result.name;
+      if (isCountTensor(name) || name.starts_with(lossPrefix) || name.starts_with(lossWeightPrefix) ||
+          isMetric(result))
+        finished.push_back(result); // counts are for BuildCount
+    }
     setStepResults(evaluate, finished);
+    SmallVector<StepResult> kept = stepResults(model);
+    llvm::erase_if(kept, [](const StepResult &result) { return StringRef(result.name).starts_with(lossWeightPrefix); });
+    setStepResults(model, kept);
     eraseDeadOps(evaluate);
     SmallVector<StepResult> kept = stepResults(model);
     llvm::erase_if(kept, isMetric);

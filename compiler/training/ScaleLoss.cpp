@@ -9,7 +9,7 @@
 // module attribute cleave.loss_factor tells UnscaleGradients.
 //
 // The scale is a persistent tensor, as are the finite steps since it last changed and the steps that were skipped:
-// loss_scale (the recipe's `init`), loss_scale.good_steps, loss_scale.skipped. SkipOverflow changes them.
+// loss_scale (the recipe's `init`), loss_scale.good_steps, loss_scale.skipped. SkipSteps changes them.
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"

@@ -1,4 +1,4 @@
-// The state of a dynamic loss scale (ScaleLoss makes it, UnscaleGradients reads it, SkipOverflow changes it):
+// The state of a dynamic loss scale (ScaleLoss makes it, UnscaleGradients reads it, SkipSteps changes it):
 // persistent scalars in f32, equal on all devices and part of every snapshot.
 #pragma once
 #include "dialects/onnx/Onnx.h"

@@ -44,7 +44,9 @@ Value withZLoss(Formula f, const recipe::Loss &loss, const ShiftedLogits &logits
 
 } // namespace
 
-bool isClassLoss(LossKind kind) { return kind == LossKind::SoftmaxCrossEntropy || kind == LossKind::Nll; }
+bool isClassLoss(LossKind kind) {
+  return kind == LossKind::SoftmaxCrossEntropy || kind == LossKind::Nll || kind == LossKind::MultiMargin;
+}
 
 LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, int64_t axis) {
   auto type = tensorType(x);
@@ -60,7 +62,13 @@ LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value lab
   auto weighted = [&](Value x) { return own ? f.mul(x, own) : x; };
   auto ofClasses = [&](Value x) { return f.reduceSum(weights ? f.mul(x, weights) : x, axis); };
   Value perLabel;
-  if (loss.kind == LossKind::Nll) {
+  if (loss.kind == LossKind::MultiMargin) { // of the other classes, max(0, margin - x_label + x)^p, over all classes
+    Value ofLabel = f.expand(f.reduceSum(f.only(isLabel, x), axis), type.getShape(), axis);
+    Value term = f.make<onnx::ReluOp>(f.add(f.sub(x, ofLabel), f.like(x, loss.margin)));
+    if (loss.p == 2) term = f.mul(term, term);
+    perLabel = weighted(f.scale(f.reduceSum(f.where(isLabel, f.like(x, 0), term), axis), 1 / classes));
+    own = {}; // a mean is over the batch
+  } else if (loss.kind == LossKind::Nll) {
     perLabel = weighted(f.neg(f.reduceSum(f.only(isLabel, x), axis)));
   } else {
     const ShiftedLogits logits = shiftedLogits(f, x, axis);
@@ -123,6 +131,10 @@ LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value l
     break;
   }
   case LossKind::KlDiv: { // t (log t - x), where 0 log 0 is 0
+    if (loss.logTarget) {
+      each = f.mul(f.make<onnx::ExpOp>(t), f.sub(t, x));
+      break;
+    }
     Value isThere = f.make<onnx::GreaterOp>(t, f.like(t, 0));
     each = f.sub(f.only(isThere, f.mul(t, f.make<onnx::LogOp>(t))), f.mul(t, x));
     break;

@@ -17,7 +17,8 @@ struct LossTerms {
   mlir::Value weight; // rank 0; an onnx.Constant where it is known; null for a plain sum
 };
 
-// The losses over classes: softmax_cross_entropy and nll. `labels` has x's shape without the dimension `axis`.
+// The losses over classes: softmax_cross_entropy, nll and multi_margin. `labels` has x's shape without the dimension
+// `axis`.
 bool isClassLoss(recipe::LossKind kind);
 LossTerms buildClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels, int64_t axis);
 // softmax_cross_entropy against probabilities: `labels` has x's shape and floats.
@@ -25,5 +26,15 @@ LossTerms buildSoftClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Va
                              int64_t axis);
 // bce, bce_with_logits, mse, l1, huber, kl_div. `labels` has x's shape.
 LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels);
+// hinge_embedding and margin_ranking, where `labels` has the outputs' shape; cosine_embedding, without its last
+// dimension; triplet, which has none. Labels are 1 or -1, of the outputs' element type.
+bool isEmbeddingLoss(recipe::LossKind kind);
+LossTerms buildEmbeddingLoss(onnx::Formula f, const recipe::Loss &loss, llvm::ArrayRef<mlir::Value> outputs,
+                             mlir::Value labels);
+// x [steps, samples, classes], logarithms of probabilities; integers targets [samples, longest], and of each sample
+// its steps and its labels.
+inline constexpr int64_t longestCtc = 1024; // steps, which are unrolled
+LossTerms buildCtcLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value targets,
+                       mlir::Value inputLengths, mlir::Value targetLengths);
 
 } // namespace cleave::training

@@ -17,13 +17,6 @@ std::string moduleName(DictionaryAttr param) {
   return names.aliases.empty() ? names.name : names.aliases.back();
 }
 
-// The dictionaries of the parameters that an onnx.param is made of: its own, or those of its pieces.
-SmallVector<DictionaryAttr> piecesOf(onnx::ParamOp param) {
-  auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
-  if (!pieces) return {param->getAttrDictionary()};
-  return llvm::to_vector(pieces.getAsRange<DictionaryAttr>());
-}
-
 // "h.11.mlp" is {"h.", 11} and {"h.11.mlp", none}: numbers between dots, with what is before them.
 std::vector<std::pair<std::string, int64_t>> numbersIn(const std::string &name) {
   std::vector<std::pair<std::string, int64_t>> numbers;

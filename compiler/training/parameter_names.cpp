@@ -21,4 +21,10 @@ recipe::ParameterNames namesOf(DictionaryAttr param) {
   return names;
 }
 
+SmallVector<DictionaryAttr> piecesOf(onnx::ParamOp param) {
+  auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
+  if (!pieces) return {param->getAttrDictionary()};
+  return llvm::to_vector(pieces.getAsRange<DictionaryAttr>());
+}
+
 } // namespace cleave::training

@@ -26,6 +26,10 @@ mlir::Value namedResult(llvm::ArrayRef<StepResult> results, llvm::StringRef name
 // The result loss_sum; null with an error where AttachLoss has not run.
 mlir::Value lossSum(mlir::func::FuncOp function, llvm::ArrayRef<StepResult> results);
 
+// Of several losses: the results of each, "loss.NAME", and what its mean is divided by, "loss_weight.NAME", which only
+// @evaluate keeps.
+inline constexpr llvm::StringLiteral lossPrefix = "loss.", lossWeightPrefix = "loss_weight.";
+
 // The tensor in which BuildCount adds up a count of the whole batch that the loss divides by, before its microbatches
 // read it. Until then it names one microbatch's part, a result of @model.
 std::string countTensor(size_t number);

@@ -24,7 +24,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
   passes.addPass(createAverageWeights(recipe));
-  if (scaled) passes.addPass(createSkipOverflow(recipe));
+  if (scaled || recipe.skipOutliers) passes.addPass(createSkipSteps(recipe));
   if (options.delayWeights) passes.addPass(createDelayWeights());
   passes.addPass(createVerifyTraining());
 }
@@ -48,7 +48,7 @@ void registerQuantizeProducts();
 void registerUpdateScales();
 void registerScaleLoss();
 void registerUnscaleGradients();
-void registerSkipOverflow();
+void registerSkipSteps();
 
 namespace {
 
@@ -79,7 +79,7 @@ void registerTrainingPasses() {
   registerUpdateScales();
   registerScaleLoss();
   registerUnscaleGradients();
-  registerSkipOverflow();
+  registerSkipSteps();
   mlir::PassPipelineRegistration<PipelineOptions>(
       "training", "the whole training phase", [](mlir::OpPassManager &passes, const PipelineOptions &options) {
         Result<recipe::Recipe> recipe = parseRecipeOption(options.recipe);

@@ -19,16 +19,18 @@
 //   AverageWeights       (with `ema`) keeps a moving average of the parameters, which @evaluate reads
 //   DelayWeights         (option) gradients are taken at the weights before the last update
 //   VerifyTraining       checks what the later phases rely on
-// With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipOverflow after
-// ApplyOptimizer: a loss scale that adapts, and steps that are skipped when gradients overflow.
+// With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipSteps after
+// ApplyOptimizer: a loss scale that adapts, and steps that are skipped when gradients overflow. With `skip_outliers`
+// SkipSteps stands there in any precision.
 // With precision fp8 also QuantizeProducts after BuildBackward and UpdateScales after AccumulateGradients: products of
 // weights on 8 bits, with scales that follow the tensors.
 // and, after the attention of a ring is written out (compiler/attention), of a step in bf16, fp16 or fp8:
 //   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
-// (absent when the loss is a plain sum), "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
-// where the weight counts labels that are not ignored: unequal microbatches are weighted as one batch would be.
+// (absent when the loss is a plain sum), "loss", "loss.NAME" of several losses, "grad_norm"; `cleave.gradient`. The
+// mean of a batch is sum / weight, where the weight counts labels that are not ignored: unequal microbatches are
+// weighted as one batch would be.
 //
 // Markers for @evaluate come from the normalize phase: `cleave.dropout`, `cleave.batch_statistic` (normalize.h).
 #pragma once
@@ -77,7 +79,7 @@ std::unique_ptr<mlir::Pass> createQuantizeProducts(const recipe::Recipe &recipe)
 std::unique_ptr<mlir::Pass> createUpdateScales(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createUnscaleGradients();
-std::unique_ptr<mlir::Pass> createSkipOverflow(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createSkipSteps(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createDelayWeights();
 std::unique_ptr<mlir::Pass> createVerifyTraining();
 // `element`: bf16 or f16.

@@ -23,7 +23,10 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
     """
     from cleave.export.example import Example
-    own_loss = isinstance(recipe, dict) and recipe.get("loss", {}).get("kind") == "output"
+    loss = recipe.get("loss") if isinstance(recipe, dict) else None
+    if isinstance(loss, list):
+        raise CleaveError("fit takes a recipe of one loss; a Trainer takes the labels of several", 2)
+    own_loss = bool(loss) and loss.get("kind") == "output"
     label = None if own_loss else labels
     batches = iter(loader)
     first = next(batches, None)

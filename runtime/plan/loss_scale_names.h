@@ -1,5 +1,5 @@
 // Names of the persistent scalars of a dynamic loss scale (precision: fp16): the scale, the finite steps since it last
-// changed, and how many steps were skipped so far.
+// changed; and, there and with skip_outliers, how many steps were skipped so far.
 #pragma once
 
 namespace cleave::runtime {

@@ -18,6 +18,7 @@ namespace cleave::runtime {
 
 struct EvaluationResult {
   double loss = 0;
+  std::map<std::string, double> losses;  // several, by name, without their scales
   std::map<std::string, double> metrics; // by their names in the recipe
   std::map<std::string, std::vector<std::vector<double>>> confusion; // likewise: [class wanted][class said]
   int64_t samples = 0;                                               // that were looked at
@@ -28,14 +29,19 @@ struct EvaluationResult {
 // The recipe's `eval`.
 struct EvaluationRules {
   struct Metric {
-    std::string name, kind;
+    std::string name, kind, loss; // `loss`: of several, the one that it is of
+    bool isBinary = false;        // labels are 0 or 1, not classes
+  };
+  struct Part {
+    std::string name;
+    double scale = 1;
   };
   int64_t every = 0, batches = 10; // how often, and on how many batches; every = 0: never
   std::vector<Metric> metrics;
+  std::vector<Part> parts; // of a sum of losses
   std::string monitor = "loss";
   int64_t patience = 0;
   double minDelta = 0;
-  bool isBinary = false; // labels are 0 or 1, not classes
 
   double score(const EvaluationResult &result) const;
 };
@@ -50,8 +56,14 @@ public:
   EvaluationResult result(const EvaluationRules &rules) const;
 
 private:
-  double loss = 0, weight = 0;
-  int64_t count = 0; // samples
+  // A mean, of values with their weights.
+  struct Mean {
+    double sum = 0, weight = 0;
+    double value() const { return sum / weight; }
+  };
+  Mean loss;
+  std::map<std::string, Mean> losses; // of several, each
+  int64_t count = 0;                  // samples
   std::map<std::string, double> sums;
   std::map<std::string, std::vector<double>> tables;
 };

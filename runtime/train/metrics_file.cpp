@@ -50,7 +50,7 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
     {"grad_norm", "global L2 norm before clipping; a tied parameter counts once. `null` in a skipped step of fp16; absent where the plan "
                   "does not compute it", orNull(metrics.gradNorm)},
     {"loss_scale", "fp16: scale of the next step", orNull(metrics.lossScale)},
-    {"skipped", "fp16: steps so far that changed nothing because gradients overflowed", orNull(metrics.skipped)},
+    {"skipped", "steps so far that changed nothing: in fp16 because gradients overflowed, with `skip_outliers` because their norm was unusual", orNull(metrics.skipped)},
     {"lr", "learning rate of the step", metrics.learningRate},
     {"step_time_s", "seconds", metrics.stepSeconds},
     {"data_s", "seconds of the step in which the first process read samples or waited for them; on GPUs, while they had nothing "
@@ -66,13 +66,18 @@ std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
   };
   // clang-format on
   if (metrics.evaluation) {
+    for (const auto &[name, loss] : metrics.evaluation->losses)
+      values.push_back({"eval_loss." + name, "of the loss of this name, as `eval_loss`", loss});
     for (const auto &[name, value] : metrics.evaluation->metrics)
       values.push_back({"eval_" + name, "a metric of the recipe's `eval.metrics`", value});
     for (const auto &[name, rows] : metrics.evaluation->confusion)
       values.push_back({"eval_" + name, "a metric of the recipe's `eval.metrics`", rows});
   }
-  for (const auto &[name, norm] : metrics.groupNorms)
-    values.push_back({name, "of the parameters in a group of the recipe's `grad_norms`", orNull(norm)});
+  for (const auto &[name, value] : metrics.named)
+    values.push_back({name,
+                      name.starts_with("grad_norm.") ? "of the parameters in a group of the recipe's `grad_norms`"
+                                                     : "of several losses, the one of this name, without its `scale`",
+                      orNull(value)});
   return values;
 }
 

@@ -28,7 +28,10 @@ std::string escaped(const std::string &text) {
 // Keys with a name of the recipe's in them are series with a label: {"cleave_grad_norm_of_group", "{group=\"heads\"}"}.
 std::pair<std::string, std::string> seriesOf(const std::string &key) {
   constexpr std::tuple<std::string_view, const char *, const char *> named[] = {
-      {"grad_norm.", "cleave_grad_norm_of_group", "group"}, {"eval_", "cleave_eval_metric", "metric"}};
+      {"grad_norm.", "cleave_grad_norm_of_group", "group"},
+      {"loss.", "cleave_loss_of", "loss"},
+      {"eval_loss.", "cleave_eval_loss_of", "loss"},
+      {"eval_", "cleave_eval_metric", "metric"}};
   for (const auto &[prefix, name, label] : named)
     if (key.starts_with(prefix) && key != "eval_loss")
       return {name, fmt::format("{{{}=\"{}\"}}", label, escaped(key.substr(prefix.size())))};
@@ -44,7 +47,7 @@ void takeLatest(StepMetrics &latest, const StepMetrics &step) {
   };
   keep(latest.gradNorm, before.gradNorm), keep(latest.evaluation, before.evaluation);
   keep(latest.lossScale, before.lossScale), keep(latest.skipped, before.skipped);
-  for (const auto &[name, norm] : before.groupNorms) keep(latest.groupNorms[name], norm);
+  for (const auto &[name, value] : before.named) keep(latest.named[name], value);
 }
 
 std::string prometheusText(const StepMetrics &latest) {

@@ -63,10 +63,16 @@ Status ResumeVote::checkChanges(const SnapshotManifest &manifest, const std::str
   if (!changes.refused.empty() && !options.acceptChanges)
     return inputError(fmt::format("{}: is of another training: {}; --accept-changes goes on all the same", path,
                                   fmt::join(changes.refused, "; ")));
-  std::vector<std::string> all = changes.refused;
-  all.insert(all.end(), changes.told.begin(), changes.told.end());
+  const std::vector<std::string> all = changes.all();
   if (!all.empty()) options.note(fmt::format("changed since {}: {}", path, fmt::join(all, "; ")));
   return Status::ok();
+}
+
+// State that the snapshot lacks is there by what has changed in the recipe, such as `ema`.
+Status ResumeVote::explained(const Status &fault, const SnapshotManifest &manifest) const {
+  if (fault) return fault;
+  const std::vector<std::string> all = changesSince(manifest, source).all();
+  return all.empty() ? fault : inputError(fmt::format("{}; changed since: {}", fault.message(), fmt::join(all, "; ")));
 }
 
 // Whether all ranks could read this state, and have it now. Error: it is of another training or of another folder.
@@ -74,7 +80,7 @@ Result<bool> ResumeVote::take(Result<std::unique_ptr<Snapshot>> opened, const Ch
   Status fits;
   if (opened && choice && (*opened)->manifest().checksum != choice->checksum)
     fits = inputError(choice->path + " is another snapshot here than on rank 0: all ranks need one folder");
-  if (opened && fits) fits = checkResumes(**opened, source);
+  if (opened && fits) fits = explained(checkResumes(**opened, source), (*opened)->manifest());
   if (opened && fits) fits = checkChanges((*opened)->manifest(), (*opened)->path());
   CLEAVE_RETURN_IF_ERROR(control.outcome(fits, options.limit));
   const Status status = opened ? options.load(**opened) : opened.status();

@@ -42,6 +42,7 @@ private:
   };
   Result<Choice> nextChoice(std::vector<std::string> &candidates);
   Result<bool> take(Result<std::unique_ptr<Snapshot>> opened, const Choice *choice);
+  Status explained(const Status &fault, const SnapshotManifest &manifest) const;
   Status checkChanges(const SnapshotManifest &manifest, const std::string &path);
 
   const plan::Plan &source;

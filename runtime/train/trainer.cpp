@@ -387,6 +387,10 @@ Status PlanTrainer::beginRoutine(int64_t step) {
   return engine->begin("step", own, step, skipped, data->pointers(step + 1));
 }
 
+bool isNamedMetric(const std::string &output) {
+  return output.starts_with("grad_norm.") || output.starts_with("loss.");
+}
+
 Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = begun > done ? endOfLast : nowNanoseconds();
   CLEAVE_RETURN_IF_ERROR(failedAhead);
@@ -417,7 +421,7 @@ Result<StepMetrics> PlanTrainer::step() {
   }
   if (outputs.count("grad_norm")) metrics.gradNorm = outputs.at("grad_norm");
   for (const auto &[name, value] : outputs)
-    if (name.starts_with("grad_norm.")) metrics.groupNorms[name] = value;
+    if (isNamedMetric(name)) metrics.named[name] = value;
   if (outputs.count("loss_scale")) metrics.lossScale = outputs.at("loss_scale");
   if (outputs.count("skipped")) metrics.skipped = skipped = std::llround(outputs.at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
@@ -467,9 +471,10 @@ StepMetrics PlanTrainer::shapeOfMetrics() const {
   for (const plan::Program &program : source.programs())
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::OutputBinding &output : fragment.outputs())
-        if (output.name().starts_with("grad_norm.")) shape.groupNorms[output.name()];
+        if (isNamedMetric(output.name())) shape.named[output.name()];
   if (data->evaluates()) {
     EvaluationResult &evaluation = shape.evaluation.emplace();
+    for (const plan::LossPart &part : training.losses()) evaluation.losses[part.name()] = 0;
     for (const EvaluationRules::Metric &metric : data->evaluationRules().metrics)
       if (metric.kind != "confusion") evaluation.metrics[metric.name] = 0;
   }

@@ -24,9 +24,9 @@ struct StepMetrics {
   double dataSeconds = 0; // of stepSeconds: the host read samples, or waited for them
   std::optional<double> gradNorm;
   std::optional<EvaluationResult> evaluation;
-  std::map<std::string, std::optional<double>> groupNorms; // by "grad_norm.attention"; none: as of gradNorm
-  std::optional<double> lossScale;                         // fp16: of the next step
-  std::optional<int64_t> skipped; // fp16: steps so far whose gradients overflowed, so that nothing was updated
+  std::map<std::string, std::optional<double>> named; // "grad_norm.attention", "loss.cls"; none: as of gradNorm
+  std::optional<double> lossScale;                    // fp16: of the next step
+  std::optional<int64_t> skipped; // steps so far whose gradients overflowed or were unusual: nothing was updated
   int64_t peakBytesPerDevice = 0, hostBytesPerDevice = 0; // on the fullest device; what it has in the host's memory
   std::string json() const;                               // one line, without the newline (docs/reference/metrics.md)
 };

@@ -34,8 +34,8 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
 std::string documentMetrics() {
   std::string text = "| key | meaning |\n|---|---|\n";
   runtime::StepMetrics all;
-  all.groupNorms["grad_norm.NAME"];
-  all.evaluation.emplace().metrics["NAME"];
+  for (const char *name : {"grad_norm.NAME", "loss.NAME"}) all.named[name];
+  all.evaluation.emplace().metrics["NAME"], all.evaluation->losses["NAME"];
   for (const runtime::MetricValue &metric : runtime::metricValues(all))
     text += fmt::format("| `{}` | {} |\n", metric.key, metric.meaning);
   return text;

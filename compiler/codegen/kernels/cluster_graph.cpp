@@ -107,12 +107,12 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   label();
-  // A pipeline's stages agree to the last bit. And where an update waits for the sign of an overflow, which is made of
-  // sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
+  // A pipeline's stages agree to the last bit. And where an update waits for the sign of a step that is skipped, which
+  // is made of sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
   Operation *function = block.getParentOp();
   const bool keepsRules =
       function->hasAttr("cleave.program") ||
-      SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::scaleName));
+      SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::skippedName));
   if (keepsRules) findWaiting();
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;

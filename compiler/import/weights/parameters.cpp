@@ -453,7 +453,8 @@ void countUpdates(ParameterTable &table) {
     if (entry.source == StateEntry::Source::Parameter && leafOfKey(entry.key) == "running_mean")
       runs[moduleOfKey(entry.key)] = std::ssize(table.parameters[entry.parameter].uses);
   for (StateEntry &entry : table.state.entries)
-    if (auto module = runs.find(moduleOfKey(entry.key)); entry.source == StateEntry::Source::Updates && module != runs.end())
+    if (auto module = runs.find(moduleOfKey(entry.key));
+        entry.source == StateEntry::Source::Updates && module != runs.end())
       entry.updates = std::max<int64_t>(1, module->second);
 }
 
@@ -467,7 +468,8 @@ ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
                         .init = recipe.init,
                         .frozen = recipe.frozen,
                         .roles = recipe.roles};
-  if (recipe.loss.kind == recipe::LossKind::Output) options.loss = recipe.loss.output;
+  for (const recipe::Loss &loss : recipe.losses)
+    if (loss.kind == recipe::LossKind::Output && !loss.outputs.empty()) options.loss = loss.outputs.front();
   return options;
 }
 

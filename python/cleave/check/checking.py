@@ -11,6 +11,7 @@ from cleave._tool import CleaveError, run_tool
 from cleave.check import ImportCheck, ImportMismatch
 from cleave.check.cleave_side import CleaveSide
 from cleave.check.differences import Comparison
+from cleave.check.losses import label_names, losses_in, outputs_of
 from cleave.check.random_batch import inputs_of_file, random_inputs, random_labels
 from cleave.check.recipes import gradient_recipe, left_out, parse, read_recipe
 from cleave.check.torch_side import TorchSide
@@ -31,13 +32,12 @@ class Checking:
         side = TorchSide(self.module)
         outputs = [value.name for value in self.graph.model.graph.output]
         inputs = [value for value in self.graph.model.graph.input if value.name not in self.graph.initializers]
-        loss = self.recipe.get("loss")
-        if not loss:
+        losses = losses_in(self.recipe)
+        if not losses:
             raise CleaveError("a check needs the recipe's `loss`", 1)
-        loss = loss if isinstance(loss, dict) else {"kind": loss}
-        if loss.get("output", outputs[0]) not in outputs:
-            raise CleaveError(f"loss.output: the model has no output {loss['output']!r}, but {', '.join(outputs)}", 1)
-        output = outputs.index(loss.get("output", outputs[0]))
+        for name in (name for loss in losses for name in outputs_of(loss, outputs)):
+            if name not in outputs:
+                raise CleaveError(f"loss.output: the model has no output {name!r}, but {', '.join(outputs)}", 1)
         fixed = _fixed_batch(inputs)
         example = self._example(inputs, batch, fixed)
         recipe = gradient_recipe(self.recipe, None if fixed else example.batch, self.stated is not None)
@@ -46,9 +46,9 @@ class Checking:
             if batch is None:
                 example = random_inputs(side, example, random)
             arrays = dict(zip((value.name for value in inputs), map(_array, example.ordered(side.module))))
-            labels = self._labels(side, cleave_side, loss, example, arrays, output, batch, random)
-            seen = side.run(example, loss, output, labels and labels[1])
-            step = cleave_side.step({**arrays, **({labels[0]: labels[1]} if labels else {})})
+            labels = self._labels(side, cleave_side, losses, example, arrays, outputs, batch, random)
+            seen = side.run(example, losses, outputs, labels)
+            step = cleave_side.step({**arrays, **labels})
         found, figures = Comparison(side, seen, step, left_out(self.recipe), accepted).run()
         found = self._dropouts(seen) + found
         if found:
@@ -78,17 +78,23 @@ class Checking:
         return Example(tensors if all(name in known for name in tensors) else tuple(tensors.values()))
 
     @staticmethod
-    def _labels(side, cleave_side, loss, example, arrays, output, batch, random):
-        """(name, array) of the labels, or None where the graph computes its loss."""
+    def _labels(side, cleave_side, losses, example, arrays, outputs, batch, random):
+        """{name: array} of the labels, none where the graph computes its loss."""
         left = [name for name in cleave_side.inputs if name not in arrays]
-        if not left:
-            return None
         if batch is not None:
-            if left[0] not in batch:
-                raise CleaveError(f"the batch has no {left[0]!r}", 2)
-            return left[0], _array(batch[left[0]])
-        dtype, shape = cleave_side.inputs[left[0]]
-        return left[0], random_labels(loss, dtype, shape, side.outputs(example)[output][1], random)
+            for name in left:
+                if name not in batch:
+                    raise CleaveError(f"the batch has no {name!r}", 2)
+            return {name: _array(batch[name]) for name in left}
+        if not left:
+            return {}
+        found = dict(zip(outputs, (tensor for _, tensor in side.outputs(example))))
+        labels = {}
+        for name in left:
+            dtype, shape = cleave_side.inputs[name]
+            loss = next(loss for loss in losses if name in label_names(loss))
+            labels[name] = random_labels(loss, name, dtype, shape, found[outputs_of(loss, outputs)[0]], random)
+        return labels
 
     def _dropouts(self, seen):
         """The file must drop what the module drops: the same ratios."""

@@ -64,9 +64,18 @@ def random_inputs(side, example, random):
     return example.mapped(at)
 
 
-def random_labels(loss, dtype, shape, output, random):
-    """Labels of this type and shape for an output of the module."""
-    if loss["kind"] in ("softmax_cross_entropy", "nll") and np.issubdtype(dtype, np.integer):
+def random_labels(loss, name, dtype, shape, output, random):
+    """Labels of this name, type and shape for an output of the module."""
+    if loss["kind"] == "ctc":
+        longest = loss["labels"]["shape"][-1]
+        if name == loss.get("input_lengths", "input_lengths"):
+            return np.full(shape, output.shape[0] if output.shape[1] == shape[0] else output.shape[1], dtype)
+        if name == loss.get("target_lengths", "target_lengths"):
+            return random.integers(1, int(longest) // 2 + 2, shape).astype(dtype)
+        return random.integers(0, output.shape[-1], shape).astype(dtype)
+    if loss["kind"] in ("hinge_embedding", "cosine_embedding", "margin_ranking"):
+        return random.choice([-1, 1], shape).astype(dtype)
+    if loss["kind"] in ("softmax_cross_entropy", "nll", "multi_margin") and np.issubdtype(dtype, np.integer):
         return random.integers(0, output.shape[loss.get("axis", -1)], shape).astype(dtype)
     if loss["kind"] in ("bce", "bce_with_logits"):
         return random.integers(0, 2, shape).astype(dtype)

@@ -9,7 +9,7 @@ import copy
 import numpy as np
 import torch
 
-from cleave.check.losses import loss_of
+from cleave.check.losses import sum_of
 from cleave.export.forms import tensors_of
 from cleave.export.randomness import RandomDraws
 from cleave.export.statement import named_tensors, ties
@@ -37,17 +37,17 @@ class TorchSide:
         with torch.no_grad(), RandomDraws(self.module), _kept_buffers(self.module):
             return tensors_of(self.module(*example.args, **example.kwargs))
 
-    def run(self, example, loss, output, labels):
-        """The Pass of the recipe's loss of output number `output`; labels: an array, or None."""
-        single = self._run(copy.deepcopy(self.module).float(), example, loss, output, labels, torch.float32)
+    def run(self, example, losses, names, labels):
+        """The Pass of the sum of the recipe's losses; names: of the outputs; labels: arrays by name."""
+        single = self._run(copy.deepcopy(self.module).float(), example, losses, names, labels, torch.float32)
         try:
-            exact = self._run(copy.deepcopy(self.module).double(), example, loss, output, labels, torch.float64)
+            exact = self._run(copy.deepcopy(self.module).double(), example, losses, names, labels, torch.float64)
         except (RuntimeError, TypeError, NotImplementedError):  # a module that names float32
             return single
         rounding = {name: float(np.linalg.norm(single.gradients[name] - gradient)) for name, gradient in exact.gradients.items()}
         return exact._replace(rounding=rounding, loss_rounding=abs(single.loss - exact.loss))
 
-    def _run(self, module, example, loss, output, labels, precision):
+    def _run(self, module, example, losses, names, labels, precision):
         def at(leaf):
             return leaf.detach().cpu().to(precision) if leaf.is_floating_point() else leaf.detach().cpu()
         inputs = example.mapped(at)
@@ -63,8 +63,8 @@ class TorchSide:
             found = tensors_of(module(*inputs.args, **inputs.kwargs))
         for hook in hooks:
             hook.remove()
-        labels = None if labels is None else torch.from_numpy(np.ascontiguousarray(labels))
-        value = loss_of(loss, found[output][1], labels)
+        labels = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in labels.items()}
+        value = sum_of(losses, dict(zip(names, (tensor for _, tensor in found))), labels)
         module.zero_grad(set_to_none=True)
         with RandomDraws(module):
             value.backward()

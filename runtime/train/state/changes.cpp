@@ -29,6 +29,12 @@ std::map<std::string, std::string> valuesOf(const std::string &recipe) {
 
 } // namespace
 
+std::vector<std::string> Changes::all() const {
+  std::vector<std::string> both = refused;
+  both.insert(both.end(), told.begin(), told.end());
+  return both;
+}
+
 Changes changesSince(const SnapshotManifest &manifest, const plan::Plan &plan) {
   Changes changes;
   if (manifest.modelDigest != plan.model_digest()) changes.refused.emplace_back("the model: its graph is another");

@@ -11,6 +11,7 @@ namespace cleave::runtime {
 struct Changes {
   std::vector<std::string> refused; // the model, the loss, the seed
   std::vector<std::string> told;    // all else of the recipe
+  std::vector<std::string> all() const;
 };
 
 Changes changesSince(const SnapshotManifest &manifest, const plan::Plan &plan);

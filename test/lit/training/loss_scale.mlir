@@ -1,5 +1,5 @@
 // RUN: cleave-opt %s --scale-loss="recipe={loss: {kind: mse}, precision: fp16, loss_scale: {init: 1024}}" --build-backward | FileCheck %s --check-prefix=SCALE
-// RUN: cleave-opt %s --scale-loss="recipe={loss: {kind: mse}, precision: fp16}" --build-backward --accumulate-gradients --unscale-gradients --clip-gradients="recipe={loss: {kind: mse}}" --apply-optimizer="recipe={loss: {kind: mse}, optimizer: {kind: sgd, lr: 1}}" --skip-overflow="recipe={loss: {kind: mse}, precision: fp16, loss_scale: {interval: 3}}" | FileCheck %s --check-prefix=SKIP
+// RUN: cleave-opt %s --scale-loss="recipe={loss: {kind: mse}, precision: fp16}" --build-backward --accumulate-gradients --unscale-gradients --clip-gradients="recipe={loss: {kind: mse}}" --apply-optimizer="recipe={loss: {kind: mse}, optimizer: {kind: sgd, lr: 1}}" --skip-steps="recipe={loss: {kind: mse}, precision: fp16, loss_scale: {interval: 3}}" | FileCheck %s --check-prefix=SKIP
 // RUN: not cleave-opt %s --scale-loss="recipe={loss: {kind: mse}, loss_scale: {init: 1}}" 2>&1 | FileCheck %s --check-prefix=FP16
 // FP16: 'loss_scale' is for precision fp16, this recipe's is fp32
 

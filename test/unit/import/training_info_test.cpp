@@ -203,7 +203,7 @@ TEST(TrainingInfo, TheRecipeGivesWhatIsNotKnown) {
   recipe::Recipe recipe = *recipe::parseRecipeText("optimizer: {kind: sgd}");
   std::vector<std::string> notes;
   ASSERT_TRUE(recipe::takeFromModel(recipe, training, notes));
-  EXPECT_EQ(recipe.loss.output, "loss");
+  EXPECT_EQ(recipe.losses[0].outputs, std::vector<std::string>{"loss"});
   EXPECT_THAT(recipe.trainable, testing::UnorderedElementsAre("=fc1.bias", "=fc1.weight", "=fc2.bias", "=fc2.weight"));
   training = edited("adam", [](Edit &edit) { edit.node("gradient").set_op_type("Other"); });
   recipe = *recipe::parseRecipeText("optimizer: {kind: sgd}");

@@ -32,7 +32,6 @@ optimizer:
   betas: [0.9, 0.95]
   eps: 1.0e-8
   weight_decay: 0.1
-  momentum: 0.9
   no_decay: ["*.bias", "*ln*"]
 clip_norm: 1.0
 precision: fp32
@@ -61,9 +60,9 @@ std::string withLoss(const std::string &rest) { return "loss: {kind: mse}\n" + r
 TEST(Recipe, ReadsTheExampleOfTheInterface) {
   Recipe recipe = parsed(example);
   EXPECT_EQ(recipe.dims.at("batch"), 32);
-  EXPECT_EQ(recipe.loss.kind, LossKind::SoftmaxCrossEntropy);
-  EXPECT_EQ(recipe.loss.output, "logits");
-  EXPECT_EQ(recipe.loss.ignoreIndex, -100);
+  EXPECT_EQ(recipe.losses[0].kind, LossKind::SoftmaxCrossEntropy);
+  EXPECT_EQ(recipe.losses[0].outputs, std::vector<std::string>{"logits"});
+  EXPECT_EQ(recipe.losses[0].ignoreIndex, -100);
   EXPECT_EQ(recipe.optimizer.kind, OptimizerKind::AdamW);
   EXPECT_DOUBLE_EQ(recipe.optimizer.lr.peak, 3e-4);
   EXPECT_DOUBLE_EQ(recipe.optimizer.beta2, 0.95);
@@ -72,7 +71,7 @@ TEST(Recipe, ReadsTheExampleOfTheInterface) {
   EXPECT_EQ(recipe.data->kind, DataKind::Chars);
   EXPECT_EQ(recipe.data->block, 128);
   EXPECT_EQ(recipe.eval->every, 100);
-  EXPECT_EQ(recipe.at("optimizer.no_decay"), "r.yaml:17");
+  EXPECT_EQ(recipe.at("optimizer.no_decay"), "r.yaml:16");
 }
 
 TEST(Recipe, ResolvedTextParsesToTheSame) {
@@ -95,11 +94,27 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
             "zeros}]}\n"
             "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n"),
         withLoss("lora: {match: ['*q_proj*', v], rank: 4, alpha: 2.5, dropout: 0.05}"),
+        withLoss("clip_norm: 1\nclip_norms: [{match: ['*embed*'], norm: 0.5}]\nskip_outliers: {factor: 4, warmup: 9}"),
+        std::string(
+            "loss: [{kind: triplet, output: [a, p, n], swap: true, scale: -2, name: t-1}, {kind: kl_div, output: q, "
+            "labels: {output: teacher}, log_target: true}, {kind: ctc, output: l, labels: {name: t, shape: [batch, "
+            "9]}, blank: 3, zero_infinity: true, input_lengths: il}]"),
+        std::string("loss: [{kind: multi_margin, p: 2, weight: [1, 2]}]"),
         withLoss("init: {kind: safetensors, path: /hub, prefix: model., names: file, missing: keep, rules: [{match: "
                  "head, kind: zeros}]}")}) {
     Recipe recipe = parsed(text);
     Recipe again = parsed(recipe.resolved());
     EXPECT_EQ(again.resolved(), recipe.resolved());
+    ASSERT_EQ(again.losses.size(), recipe.losses.size());
+    for (size_t i = 0; i < recipe.losses.size(); ++i) {
+      auto all = [](const Loss &loss) {
+        return std::tie(loss.name, loss.scale, loss.outputs, loss.labels.name, loss.labels.output, loss.logTarget,
+                        loss.margin, loss.p, loss.eps, loss.swap, loss.blank, loss.zeroInfinity, loss.inputLengths);
+      };
+      EXPECT_EQ(all(again.losses[i]), all(recipe.losses[i]));
+    }
+    EXPECT_EQ(again.clipNorms.size(), recipe.clipNorms.size());
+    EXPECT_EQ(again.skipOutliers.has_value(), recipe.skipOutliers.has_value());
     EXPECT_EQ(again.trainable, recipe.trainable);
     EXPECT_EQ(again.optimizer.lr.milestones, recipe.optimizer.lr.milestones);
     EXPECT_EQ(again.optimizer.beta2, recipe.optimizer.beta2);
@@ -123,7 +138,7 @@ TEST(Recipe, JsonIsARecipeToo) {
       parsed("{\"loss\": {\"kind\": \"bce\"}, \"optimizer\": {\"kind\": \"adam\", \"eps\": 1e-08, \"lr\": 1e-05}}");
   EXPECT_DOUBLE_EQ(recipe.optimizer.eps, 1e-8);
   EXPECT_DOUBLE_EQ(recipe.optimizer.weightDecay, 0.0);
-  EXPECT_FALSE(recipe.loss.ignoreIndex.has_value());
+  EXPECT_FALSE(recipe.losses[0].ignoreIndex.has_value());
 }
 
 TEST(Recipe, FaultsSayLineAndRemedy) {
@@ -192,7 +207,7 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: [nan]}")), HasSubstr("one is 'nan'"));
   EXPECT_THAT(fault(withLoss("init: {kind: safetensors}")), HasSubstr("r.yaml:2: 'init' of kind safetensors needs a"));
   EXPECT_THAT(fault(withLoss("init: {kind: zeros, path: x}")),
-              HasSubstr("'init.path' is for kind safetensors, not zeros"));
+              HasSubstr("'init.path' is for safetensors, this is zeros"));
   EXPECT_THAT(fault(withLoss("lora: {rank: 4}")), HasSubstr("r.yaml:2: 'lora' needs 'match'"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], rank: 0}")), HasSubstr("'lora.rank' must be at least 1, is 0"));
   EXPECT_THAT(fault(withLoss("lora: {match: [q], dropout: 1}")),
@@ -277,7 +292,7 @@ TEST(Recipe, StepsOfAScheduleMayBeShares) {
   EXPECT_THAT(lr("decay_steps: 90%, warmup_steps: 20%").status().message(),
               HasSubstr("must be more than warmup_steps"));
   EXPECT_THAT(lr("decay_steps: 10, power: 2").status().message(),
-              HasSubstr("'optimizer.lr.power' is for kind polynomial, this is wsd"));
+              HasSubstr("'optimizer.lr.power' is for polynomial, this is wsd"));
 }
 
 TEST(Recipe, MetricsAreWordsOrMaps) {
@@ -373,10 +388,109 @@ TEST(Glob, OnesThatFitMergedParametersAreTold) {
                                      "merged into 'b': those of node_a, node_y"));
 }
 
+TEST(Glob, GroupsThatOthersCoverAreNamed) {
+  auto check = [](const std::string &second) {
+    return checkUpdateGlobs(parsed(withLoss("optimizer:\n  groups:\n    - {match: ['*.bias'], weight_decay: 0}\n    - "
+                                            "{match: " +
+                                            second + ", lr: 1}")),
+                            {{"fc.weight", {}, {}}, {"fc.bias", {}, {}}, {"head.bias", {}, {}}});
+  };
+  EXPECT_TRUE(check("['fc.*']").isOk());
+  EXPECT_THAT(check("[fc.bias, 'head*']").message(),
+              HasSubstr("r.yaml:5: all parameters of this group of 'optimizer.groups' ('fc.bias', 'head*') belong to"));
+}
+
+TEST(Recipe, KeysWithoutUseAreNamed) {
+  auto loss = [](const std::string &text) { return fault("loss:\n  " + text); };
+  EXPECT_THAT(loss("kind: mse\n  delta: 2"), HasSubstr("r.yaml:3: 'loss.delta' is for huber, this is mse"));
+  EXPECT_THAT(loss("kind: l1\n  axis: 1"), HasSubstr("'loss.axis' is for softmax_cross_entropy, nll, this is l1"));
+  EXPECT_THAT(loss("kind: bce\n  ignore_index: 0"), HasSubstr("'loss.ignore_index' is for"));
+  EXPECT_THAT(loss("kind: nll\n  label_smoothing: 0.1"), HasSubstr("is for softmax_cross_entropy, this is nll"));
+  EXPECT_THAT(loss("kind: softmax_cross_entropy\n  ignore_index: 0\n  labels: {dtype: float32}"),
+              HasSubstr("r.yaml:3: 'loss.ignore_index' is a class, and these labels are probabilities"));
+  EXPECT_THAT(loss("kind: output\n  labels: {dtype: int64}"), HasSubstr("of kind output is the name"));
+  parsed("loss: {kind: mse, ignore_index: null, delta: }");
+  auto optimizer = [](const std::string &text) { return fault(withLoss("optimizer:\n  kind: " + text)); };
+  EXPECT_THAT(optimizer("adamw\n  momentum: 0.9"),
+              HasSubstr("r.yaml:4: 'optimizer.momentum' is for sgd, muon, rmsprop, this is adamw; leave it out"));
+  EXPECT_THAT(optimizer("nadam\n  form: onnx"), HasSubstr("'optimizer.form' is for adam, adamw, muon, this is nadam"));
+  EXPECT_THAT(optimizer("radam\n  bias_correction: none"), HasSubstr("this is radam"));
+  EXPECT_THAT(optimizer("rmsprop\n  nesterov: true"), HasSubstr("is for sgd, muon, this is rmsprop"));
+  EXPECT_THAT(optimizer("rmsprop\n  betas: [0.9, 0.9]"), HasSubstr("'optimizer.betas' is for"));
+  EXPECT_THAT(optimizer("adagrad\n  state_dtype: bf16"), HasSubstr("'optimizer.state_dtype' is for"));
+  EXPECT_THAT(optimizer("sgd\n  dampening: 0.1"), HasSubstr("'momentum' is 0"));
+  EXPECT_THAT(optimizer("rmsprop\n  state_dtype: bf16"), HasSubstr("'momentum' is 0"));
+  parsed(withLoss("optimizer: {kind: sgd, state_dtype: bf16, groups: [{match: [a], momentum: 0.9}]}"));
+  EXPECT_THAT(optimizer("adamw\n  groups:\n    - {match: [a], momentum: 0.5}"),
+              HasSubstr("r.yaml:5: 'optimizer.groups.momentum' is for sgd, muon, rmsprop, this is adamw"));
+  EXPECT_THAT(optimizer("muon\n  groups: [{match: [a], kind: adamw, momentum: 0.5}]"), HasSubstr("this is adamw"));
+  EXPECT_THAT(
+      optimizer("sgd\n  lr: {kind: exponential, peak: 1, gamma: 0.9, min: 0.1}"),
+      HasSubstr("'optimizer.lr.min' is for linear, cosine, polynomial, cosine_restarts, wsd, one_cycle, this is "
+                "exponential"));
+  EXPECT_THAT(optimizer("sgd\n  lr: {kind: constant, peak: 1, total_steps: 9}"),
+              HasSubstr("'optimizer.lr.total_steps'"));
+  EXPECT_THAT(optimizer("sgd\n  lr: {kind: constant, peak: 1, start: 0.1}"),
+              HasSubstr("'optimizer.lr.start' is where"));
+  EXPECT_EQ(parsed(withLoss("optimizer: {kind: sgd, lr: {kind: constant, peak: 1, total_steps: 50, warmup_steps: 4%}}"))
+                .optimizer.lr.warmupSteps,
+            2);
+  EXPECT_THAT(
+      fault(withLoss("init: {kind: zeros, rules: [{match: b, kind: normal, gain: 2}]}")),
+      HasSubstr("'init.rules.gain' is for xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, this is "
+                "normal"));
+  EXPECT_THAT(fault(withLoss("init: {kind: from_model, prefix: a}")), HasSubstr("'init.prefix' is for safetensors"));
+  // Without a kind the model may have one, and the check comes later.
+  EXPECT_THAT(checkOptimizer(parsed(withLoss("optimizer: {momentum: 0.9}"))).message(),
+              HasSubstr("r.yaml:2: 'optimizer.momentum' is for sgd, muon, rmsprop, this is adamw"));
+}
+
+TEST(Recipe, LossesOfAListHaveNames) {
+  Recipe recipe = parsed("loss: [{kind: mse, output: a}, {kind: l1, output: b, name: edge, scale: 0.5}]");
+  EXPECT_TRUE(recipe.sumsLosses());
+  EXPECT_EQ(recipe.losses[0].name, "mse");
+  EXPECT_EQ(recipe.losses[1].name, "edge");
+  EXPECT_FALSE(parsed("loss: {kind: mse}").sumsLosses());
+  EXPECT_THAT(fault("loss:\n  - {kind: mse}\n  - {kind: mse}"), HasSubstr("r.yaml:3: two losses are called 'mse'"));
+  EXPECT_THAT(fault("loss:\n  - {kind: mse}\n  - {kind: mse, delta: 2}"),
+              HasSubstr("r.yaml:3: 'loss.delta' is for huber, this is mse"));
+  EXPECT_THAT(fault("loss: {kind: mse, scale: 2}"), HasSubstr("'loss.scale' is of one in a list of losses"));
+  EXPECT_THAT(fault("loss: [{kind: mse, name: 'a b'}]"), HasSubstr("'loss.name' is of letters, digits"));
+  EXPECT_THAT(fault("loss: [{kind: output, output: a, name: a}, {kind: output, output: b}]"),
+              HasSubstr("one loss of a list may be of kind output"));
+  EXPECT_THAT(fault("loss: []"), HasSubstr("'loss' lists none"));
+  EXPECT_THAT(fault("loss: {kind: triplet, output: [a, b]}"), HasSubstr("'output: [ANCHOR, POSITIVE, NEGATIVE]'"));
+  EXPECT_THAT(fault("loss: {kind: mse, output: [a, b]}"), HasSubstr("of kind mse reads one 'output'"));
+  EXPECT_THAT(fault("loss: {kind: triplet, output: [a, b, c], labels: t}"), HasSubstr("'loss.labels' is for"));
+  EXPECT_THAT(fault("loss: {kind: ctc}"), HasSubstr("needs the shape of its targets"));
+  EXPECT_THAT(fault("loss: {kind: mse, labels: {output: t, dtype: float32}}"), HasSubstr("these labels are an output"));
+  EXPECT_THAT(fault("loss: {kind: TripletMarginLoss}"), HasSubstr("PyTorch's TripletMarginLoss is triplet"));
+  EXPECT_THAT(fault(withLoss("clip_norms: [{match: [a]}]")), HasSubstr("needs 'norm'"));
+  EXPECT_THAT(fault(withLoss("clip_norms: [{norm: 1}]")), HasSubstr("needs 'match'"));
+  EXPECT_THAT(fault(withLoss("skip_outliers: {factor: 1}")), HasSubstr("'skip_outliers.factor' must be above 1"));
+}
+
+// Every kind that the table of keys names is one.
+TEST(Recipe, KindsOfKeysAreWords) {
+  auto isOne = [](auto all, const std::string &kind) {
+    return std::ranges::any_of(all, [&](const auto &entry) { return kind == entry.word; });
+  };
+  for (const Key &key : keys())
+    for (const std::string &kind : kindsOf(key)) {
+      const std::string path = key.path;
+      EXPECT_TRUE(path.starts_with("loss.")           ? isOne(words<LossKind>(), kind)
+                  : path.starts_with("optimizer.lr.") ? isOne(words<ScheduleKind>(), kind)
+                  : path.starts_with("optimizer.")    ? isOne(words<OptimizerKind>(), kind)
+                                                      : path.starts_with("init."))
+          << path << " " << kind;
+    }
+}
+
 TEST(Glob, OnesThatMatchNothingAreNamed) {
   std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}, {}}, {"fc.bias", {"node_linear"}, {"tied"}}};
-  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']\noptimizer: {no_decay: ['*.bias']}")), names).isOk());
-  Status status = checkGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
+  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']")), names).isOk());
+  EXPECT_TRUE(checkUpdateGlobs(parsed(withLoss("optimizer: {no_decay: ['*.bias']}")), names).isOk());
+  Status status = checkUpdateGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
   EXPECT_THAT(status.message(), HasSubstr("r.yaml:3"));
   EXPECT_THAT(status.message(), HasSubstr("'*.bais' of 'no_decay'"));
   EXPECT_FALSE(checkGlobs(parsed(withLoss("trainable: [fc.wieght]")), names).isOk());
@@ -395,7 +509,7 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
   std::vector<std::string> notes;
   Recipe recipe = parsed("optimizer: {lr: 0.5, betas: [0.5, 0.6]}");
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
-  EXPECT_TRUE(recipe.loss.kind == LossKind::Output && recipe.loss.output == "l");
+  EXPECT_TRUE(recipe.losses[0].kind == LossKind::Output && recipe.losses[0].outputs == std::vector<std::string>{"l"});
   EXPECT_THAT(recipe.trainable, testing::ElementsAre(exactly("w")));
   EXPECT_TRUE(recipe.optimizer.lr.peak == 0.5 && recipe.optimizer.beta2 == 0.6 && recipe.optimizer.eps == 1e-6);
   EXPECT_EQ(recipe.optimizer.form, AdamForm::Onnx);
@@ -407,7 +521,7 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
 
   recipe = parsed("loss: {kind: mse}\noptimizer: {kind: sgd}\ntrainable: [a]\nclip_norm: 1\nties: none");
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
-  EXPECT_TRUE(recipe.loss.kind == LossKind::Mse && recipe.optimizer.kind == OptimizerKind::Sgd);
+  EXPECT_TRUE(recipe.losses[0].kind == LossKind::Mse && recipe.optimizer.kind == OptimizerKind::Sgd);
   EXPECT_EQ(recipe.optimizer.form, AdamForm::Pytorch);
   EXPECT_THAT(recipe.trainable, testing::ElementsAre("a"));
   EXPECT_TRUE(recipe.clipNorm == 1.0 && recipe.ties == Ties::None);

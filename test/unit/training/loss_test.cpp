@@ -12,7 +12,7 @@ namespace {
 
 recipe::Recipe recipeFor(recipe::LossKind kind) {
   recipe::Recipe recipe;
-  recipe.loss.kind = kind;
+  recipe.losses[0].kind = kind;
   recipe.optimizer.kind = recipe::OptimizerKind::Sgd;
   return recipe;
 }
@@ -53,8 +53,8 @@ const std::vector<double> logits = {1.0, -2.0, 0.5, 3.0, 3.0, -1.0, 0.0, 0.25, -
 
 TEST(CrossEntropy, SmoothedAndIgnoring) {
   recipe::Recipe recipe = recipeFor(recipe::LossKind::SoftmaxCrossEntropy);
-  recipe.loss.ignoreIndex = -100;
-  recipe.loss.labelSmoothing = 0.1;
+  recipe.losses[0].ignoreIndex = -100;
+  recipe.losses[0].labelSmoothing = 0.1;
   auto outcome = lossOf(recipe, "3x3", HostTensor::ofReals(plan::F64, {3, 3}, logits),
                         HostTensor::ofIntegers(plan::I64, {3}, {2, -100, 0}));
   double loss = 0;
@@ -82,8 +82,8 @@ TEST(CrossEntropy, StaysFiniteForLargeLogits) {
 
 TEST(CrossEntropy, ClassAxisAndSum) {
   recipe::Recipe recipe = recipeFor(recipe::LossKind::SoftmaxCrossEntropy);
-  recipe.loss.axis = 1;
-  recipe.loss.reduction = recipe::Reduction::Sum;
+  recipe.losses[0].axis = 1;
+  recipe.losses[0].reduction = recipe::Reduction::Sum;
   auto outcome = lossOf(recipe, "1x2x2", HostTensor::ofReals(plan::F64, {1, 2, 2}, {1, 2, 3, 5}),
                         HostTensor::ofIntegers(plan::I64, {1, 2}, {0, 1}));
   EXPECT_NEAR(outcome.loss, std::log(1 + std::exp(2)) + std::log(1 + std::exp(-3)), 1e-12);
@@ -91,8 +91,8 @@ TEST(CrossEntropy, ClassAxisAndSum) {
 
 TEST(CrossEntropy, TakesProbabilities) {
   recipe::Recipe recipe = recipeFor(recipe::LossKind::SoftmaxCrossEntropy);
-  recipe.loss.labels.dtype = "float32";
-  recipe.loss.labelSmoothing = 0.5;
+  recipe.losses[0].labels.dtype = "float32";
+  recipe.losses[0].labelSmoothing = 0.5;
   auto outcome = lossOf(recipe, "1x2", HostTensor::ofReals(plan::F64, {1, 2}, {0, std::log(3.0)}),
                         HostTensor::ofReals(plan::F32, {1, 2}, {1, 0})); // smoothed: 0.75, 0.25
   EXPECT_NEAR(outcome.loss, -0.75 * std::log(0.25) - 0.25 * std::log(0.75), 1e-9);
@@ -153,7 +153,7 @@ TEST(Regression, MseL1Huber) {
   EXPECT_NEAR(l1.loss, 4.25 / 3, 1e-7);
   expectNear(l1.gradient, {1.0 / 3, -1.0 / 3, 0});
   recipe::Recipe recipe = recipeFor(recipe::LossKind::Huber);
-  recipe.loss.huberDelta = 2;
+  recipe.losses[0].huberDelta = 2;
   auto huber = lossOf(recipe, "3", p, t);
   EXPECT_NEAR(huber.loss, (0.03125 + 6) / 3, 1e-7);
   expectNear(huber.gradient, {0.25 / 3, -2.0 / 3, 0});
@@ -161,19 +161,19 @@ TEST(Regression, MseL1Huber) {
 
 TEST(AttachLoss, SaysWhatIsWrong) {
   recipe::Recipe recipe = recipeFor(recipe::LossKind::Mse);
-  recipe.loss.output = "logit";
+  recipe.losses[0].outputs = {"logit"};
   StepHarness unknown(classifier(2));
   EXPECT_FALSE(unknown.train(recipe));
   EXPECT_NE(unknown.messages.find("no output 'logit'; it has logits"), std::string::npos) << unknown.messages;
 
-  recipe.loss.output.reset();
-  recipe.loss.labels.name = "x";
+  recipe.losses[0].outputs.clear();
+  recipe.losses[0].labels.name = "x";
   StepHarness taken(classifier(2));
   EXPECT_FALSE(taken.train(recipe));
   EXPECT_NE(taken.messages.find("'x' is already an input"), std::string::npos) << taken.messages;
 
   recipe = recipeFor(recipe::LossKind::SoftmaxCrossEntropy);
-  recipe.loss.axis = 2;
+  recipe.losses[0].axis = 2;
   StepHarness axis(classifier(2));
   EXPECT_FALSE(axis.train(recipe));
   EXPECT_NE(axis.messages.find("axis 2 does not fit"), std::string::npos) << axis.messages;

@@ -15,7 +15,7 @@ namespace {
 // p follows mse to 0 from 2 elements, so its gradient is p itself (mean of two squares).
 std::vector<double> trainedBy(const recipe::Optimizer &optimizer, int steps, std::vector<double> learningRates) {
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Mse;
+  recipe.losses[0].kind = recipe::LossKind::Mse;
   recipe.optimizer = optimizer;
   StepHarness harness(identity("2"));
   EXPECT_TRUE(harness.train(recipe)) << harness.messages;
@@ -124,7 +124,7 @@ TEST(Optimizer, Lamb) {
 // A matrix, by its rows and columns; its step is relative to its own size, and no larger than d.
 TEST(Optimizer, Adafactor) {
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Mse;
+  recipe.losses[0].kind = recipe::LossKind::Mse;
   recipe.optimizer = optimizerOf(recipe::OptimizerKind::Adafactor, 0.1);
   recipe.optimizer.clipThreshold = 0.8;
   StepHarness harness(identity("2x3"));
@@ -211,16 +211,16 @@ TEST(Microbatches, EqualOneBatch) {
   recipe.clipNorm = 0.2;
   recipe.optimizer.kind = recipe::OptimizerKind::AdamW;
   recipe.optimizer.weightDecay = 0.1;
-  recipe.loss.ignoreIndex = -100;
+  recipe.losses[0].ignoreIndex = -100;
   for (auto reduction : {recipe::Reduction::Mean, recipe::Reduction::Sum}) {
-    recipe.loss.reduction = reduction;
+    recipe.losses[0].reduction = reduction;
     Trained whole = trainClassifier(1, recipe);
     EXPECT_LT(whole.losses[2], whole.losses[0]);
     expectSame(whole, trainClassifier(2, recipe), 1e-7);
     expectSame(whole, trainClassifier(3, recipe), 1e-7);
   }
-  recipe.loss.reduction = recipe::Reduction::Mean; // nothing ignored: the weight is known, 6 labels
-  recipe.loss.ignoreIndex.reset();
+  recipe.losses[0].reduction = recipe::Reduction::Mean; // nothing ignored: the weight is known, 6 labels
+  recipe.losses[0].ignoreIndex.reset();
   expectSame(trainClassifier(1, recipe, 1), trainClassifier(3, recipe, 1), 1e-7);
 }
 
@@ -232,8 +232,8 @@ TEST(Microbatches, LeaveZeroAccumulators) {
 
 TEST(ClipGradients, ScalesToTheNorm) {
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Mse;
-  recipe.loss.reduction = recipe::Reduction::Sum;
+  recipe.losses[0].kind = recipe::LossKind::Mse;
+  recipe.losses[0].reduction = recipe::Reduction::Sum;
   recipe.optimizer.kind = recipe::OptimizerKind::Sgd;
   recipe.clipNorm = 2;
   StepHarness harness(identity("2"));
@@ -264,7 +264,7 @@ TEST(Parameters, NothingToTrainIsAnError) {
   text.replace(text.find("trainable = true"), 16, "trainable = false");
   StepHarness harness(text);
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Mse;
+  recipe.losses[0].kind = recipe::LossKind::Mse;
   EXPECT_FALSE(harness.train(recipe));
   EXPECT_NE(harness.messages.find("no trainable parameter reaches the loss"), std::string::npos) << harness.messages;
 }
@@ -278,7 +278,7 @@ func.func @model() -> (tensor<2xf32> {onnx.name = "y"}) {
   return %m : tensor<2xf32>
 })");
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Mse;
+  recipe.losses[0].kind = recipe::LossKind::Mse;
   EXPECT_FALSE(harness.train(recipe));
   EXPECT_NE(harness.messages.find("onnx.Mod has no derivative"), std::string::npos) << harness.messages;
 }
@@ -298,7 +298,7 @@ func.func @model() -> (tensor<2xf32> {onnx.name = "y"}) {
   return %y : tensor<2xf32>
 })");
   recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::L1;
+  recipe.losses[0].kind = recipe::LossKind::L1;
   recipe.optimizer.kind = recipe::OptimizerKind::Sgd;
   ASSERT_TRUE(harness.train(recipe)) << harness.messages;
   auto executor = harness.execute(runtime::Precision::Double);
