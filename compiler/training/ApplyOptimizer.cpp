@@ -9,6 +9,7 @@
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using cleave::onnx::Formula;

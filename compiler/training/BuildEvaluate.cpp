@@ -52,12 +52,11 @@ public:
     }
     setStepResults(evaluate, finished);
     SmallVector<StepResult> kept = stepResults(model);
-    llvm::erase_if(kept, [](const StepResult &result) { return StringRef(result.name).starts_with(lossWeightPrefix); });
+    llvm::erase_if(kept, [](const StepResult &result) {
+      return isMetric(result) || StringRef(result.name).starts_with(lossWeightPrefix);
+    });
     setStepResults(model, kept);
     eraseDeadOps(evaluate);
-    SmallVector<StepResult> kept = stepResults(model);
-    llvm::erase_if(kept, isMetric);
-    setStepResults(model, kept);
     eraseDeadOps(model);
   }
 
