@@ -27,6 +27,9 @@ struct Source {
   std::string where(const std::string &key, const YAML::Node &node) const;
 };
 
+// Of letters, digits, '_' and '-', as part of a metric's key.
+bool isPlainName(const std::string &name);
+
 class MapReader {
 public:
   // `path` is the dotted key of the map, "" for the whole recipe.
@@ -64,6 +67,8 @@ public:
   void unknownWord
       [[noreturn]] (const std::string &key, const std::string &given, const std::vector<std::string> &known);
   MapReader map(const std::string &key);
+  // Fails at a key that the kind has no use for (keys.h): numbers would be others than the person means.
+  void checkUses(const std::string &kind, const std::string &except = "");
 
   // The line of the key, or of its map where it is left out.
   std::string where(const std::string &key) {
