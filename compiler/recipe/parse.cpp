@@ -1,6 +1,5 @@
 #include "compiler/names/yaml_end.h"
-#include "compiler/recipe/read_data.h"
-#include "compiler/recipe/read_eval.h"
+#include "compiler/recipe/parts.h"
 #include "runtime/base/url.h"
 #include <algorithm>
 #include <cmath>
@@ -15,297 +14,11 @@ namespace fs = std::filesystem;
 namespace cleave::recipe {
 namespace {
 
-
 void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
   for (const std::string &key : reader.keys()) {
     if (reader.isNull(key)) reader.fail(key, fmt::format("'dims.{}' needs a size", key));
     reader.integer(key, dims[key], dimRange);
   }
-}
-
-void readLabels(MapReader &loss, Labels &labels) {
-  if (loss.has("labels") && loss.node("labels").IsScalar()) return loss.text("labels", labels.name);
-  MapReader reader = loss.map("labels");
-  reader.text("name", labels.name);
-  if (reader.has("dtype")) reader.text("dtype", labels.dtype.emplace());
-  if (reader.has("shape")) reader.texts("shape", labels.shape.emplace());
-  if (reader.has("output")) reader.text("output", labels.output.emplace());
-  for (const char *key : {"name", "dtype", "shape"})
-    if (labels.output && reader.has(key))
-      reader.fail(key,
-                  fmt::format("'loss.labels.{}' is of an input, and these labels are an output; leave it out", key));
-  static const std::vector<std::string> types = {"int64", "int32", "float32", "float64"};
-  if (labels.dtype && std::find(types.begin(), types.end(), *labels.dtype) == types.end())
-    reader.unknownWord("dtype", *labels.dtype, types);
-  reader.finish();
-}
-
-// A key that the kind has no use for is an error: numbers would be others than the person means.
-void checkUses(MapReader &reader, const std::string &kind, const std::string &except = "") {
-  for (const std::string &key : reader.keys())
-    if (std::string fault = useFault(reader.dotted(key), kind); !fault.empty() && key != except && reader.has(key))
-      reader.fail(key, fault);
-}
-
-// What a loss reads: outputs of the graph, and labels.
-void readOperands(MapReader &reader, Loss &loss) {
-  if (reader.has("output") && reader.node("output").IsScalar())
-    reader.text("output", loss.outputs.emplace_back());
-  else
-    reader.texts("output", loss.outputs);
-  const size_t count = outputsOf(loss.kind);
-  if (loss.outputs.size() != count && !(loss.outputs.empty() && count == 1))
-    reader.fail("output", fmt::format("'loss' of kind {} reads {}", toString(loss.kind),
-                                      count == 1   ? "one 'output'"
-                                      : count == 2 ? "two outputs: 'output: [NAME, NAME]'"
-                                                   : "three outputs: 'output: [ANCHOR, POSITIVE, NEGATIVE]'"));
-  readLabels(reader, loss.labels);
-  const bool isPlain = !loss.labels.dtype && !loss.labels.shape && !loss.labels.output;
-  if (loss.kind == LossKind::Output && !isPlain)
-    reader.fail("labels", "'loss.labels' of kind output is the name of the graph's input alone");
-  if (loss.kind == LossKind::Ctc && (!loss.labels.shape || loss.labels.output))
-    reader.fail("labels", "'loss' of kind ctc needs the shape of its targets, such as labels: {name: targets, shape: "
-                          "[batch, 20]}");
-  if (loss.kind == LossKind::Ctc && loss.labels.dtype && loss.labels.dtype->starts_with("float"))
-    reader.fail("labels", "'loss.labels' of kind ctc are class numbers, integers");
-  reader.text("input_lengths", loss.inputLengths);
-  reader.text("target_lengths", loss.targetLengths);
-}
-
-void readLoss(MapReader reader, Loss &loss) {
-  if (!reader.has("kind")) reader.fail("kind", "'loss' needs a 'kind', such as softmax_cross_entropy");
-  reader.word("kind", loss.kind);
-  loss.where = reader.where("kind");
-  checkUses(reader, toString(loss.kind));
-  reader.text("name", loss.name);
-  if (loss.name.find_first_not_of(nameCharacters) != std::string::npos)
-    reader.fail("name", fmt::format("'loss.name' is of letters, digits, '_' and '-', not '{}'", loss.name));
-  reader.number("scale", loss.scale);
-  readOperands(reader, loss);
-  const bool isSoft = loss.labels.dtype && loss.labels.dtype->starts_with("float");
-  if (isSoft && reader.has("ignore_index"))
-    reader.fail("ignore_index", "'loss.ignore_index' is a class, and these labels are probabilities; leave it out");
-  const bool overClasses = useFault("loss.ignore_index", toString(loss.kind)).empty();
-  if (overClasses && !isSoft && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
-  if (reader.has("ignore_index")) reader.integer("ignore_index", loss.ignoreIndex.emplace());
-  reader.number("label_smoothing", loss.labelSmoothing, {.least = 0, .most = 1});
-  reader.word("reduction", loss.reduction);
-  reader.integer("axis", loss.axis);
-  reader.number("delta", loss.huberDelta, {.above = 0});
-  reader.numbers("weight", loss.weight, {.least = 0});
-  if (reader.has("pos_weight") && reader.node("pos_weight").IsScalar())
-    reader.number("pos_weight", loss.posWeight.emplace_back(), {.least = 0});
-  else
-    reader.numbers("pos_weight", loss.posWeight, {.least = 0});
-  reader.number("z_loss", loss.zLoss, {.least = 0});
-  reader.boolean("log_target", loss.logTarget);
-  const bool isCosine = loss.kind == LossKind::CosineEmbedding;
-  loss.margin = isCosine || loss.kind == LossKind::MarginRanking ? 0 : 1; // PyTorch's
-  reader.number("margin", loss.margin, isCosine ? Range{.least = -1, .most = 1} : Range{});
-  loss.p = loss.kind == LossKind::MultiMargin ? 1 : 2;
-  reader.integer("p", loss.p, {.least = 1, .most = 2});
-  reader.number("eps", loss.eps, {.least = 0});
-  reader.boolean("swap", loss.swap);
-  reader.integer("blank", loss.blank, {.least = 0});
-  reader.boolean("zero_infinity", loss.zeroInfinity);
-  if (loss.zLoss > 0 && !loss.weight.empty())
-    reader.fail("z_loss", "'loss.z_loss' counts all labels alike, and 'loss.weight' does not: leave one out");
-  if (loss.reduction == Reduction::BatchMean && loss.kind != LossKind::KlDiv)
-    reader.fail("reduction", fmt::format("'loss.reduction' batchmean is for kl_div, this is {}", toString(loss.kind)));
-  reader.finish();
-}
-
-// One loss, or a list of losses that are added up.
-void readLosses(MapReader &recipe, Source &source, std::vector<Loss> &losses) {
-  const YAML::Node node = recipe.node("loss");
-  if (!node.IsSequence()) {
-    Loss &loss = losses.front();
-    readLoss(recipe.map("loss"), loss);
-    for (const char *key : {"name", "scale"})
-      if (source.given->count(fmt::format("loss.{}", key)))
-        recipe.fail("loss", fmt::format("'loss.{}' is of one in a list of losses: write loss: [{{kind: {}, ...}}]", key,
-                                        toString(loss.kind)));
-    return;
-  }
-  losses.clear();
-  for (const auto &entry : node) readLoss(MapReader(source, "loss", entry), losses.emplace_back());
-  if (losses.empty()) recipe.fail("loss", "'loss' lists none");
-  std::set<std::string> names;
-  for (Loss &loss : losses) {
-    if (loss.name.empty()) loss.name = toString(loss.kind);
-    if (!names.insert(loss.name).second)
-      throw Fault{fmt::format("{}: two losses are called '{}': give each a 'name'", loss.where, loss.name)};
-    const bool isGraphs = loss.kind == LossKind::Output;
-    if (isGraphs && std::ranges::count(losses, LossKind::Output, &Loss::kind) > 1)
-      throw Fault{fmt::format("{}: one loss of a list may be of kind output; add up several in the graph", loss.where)};
-  }
-}
-
-bool isShare(MapReader &reader, const std::string &key) {
-  return reader.has(key) && reader.node(key).IsScalar() && reader.node(key).Scalar().ends_with('%');
-}
-
-// A number of steps, or a share of the schedule's: "3%".
-void readSteps(MapReader &reader, const std::string &key, int64_t total, int64_t &steps) {
-  if (!isShare(reader, key)) return reader.integer(key, steps, {.least = 0});
-  const std::string text = reader.node(key).Scalar();
-  char *end = nullptr;
-  const double share = std::strtod(text.c_str(), &end) / 100;
-  if (end != text.c_str() + text.size() - 1 || !Range{.least = 0, .most = 1}.has(share))
-    reader.fail(key, fmt::format("'{}' must be a number of steps or a share from 0% to 100%, is '{}'",
-                                 reader.dotted(key), text));
-  if (total == 0)
-    reader.fail(key,
-                fmt::format("'{}' is a share of 'optimizer.lr.total_steps', which is not given", reader.dotted(key)));
-  steps = std::llround(share * static_cast<double>(total));
-}
-
-void readSchedule(MapReader &optimizer, Schedule &schedule) {
-  if (!optimizer.has("lr")) return;
-  if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, rateRange);
-  MapReader reader = optimizer.map("lr");
-  if (!reader.has("kind"))
-    reader.fail("kind", "'optimizer.lr' as a map needs a 'kind', such as constant, linear, cosine or wsd");
-  reader.word("kind", schedule.kind);
-  checkUses(reader, toString(schedule.kind), isShare(reader, "warmup_steps") ? "total_steps" : "");
-  const bool isCycle = schedule.kind == ScheduleKind::OneCycle;
-  if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
-  reader.number("peak", schedule.peak, rateRange);
-  if (isCycle) schedule.start = schedule.peak / 25; // as PyTorch's OneCycleLR
-  if (reader.has("start")) reader.number("start", schedule.start.emplace(), rateRange);
-  if (isCycle) schedule.min = *schedule.start / 1e4;
-  reader.number("min", schedule.min, rateRange);
-  reader.integer("total_steps", schedule.totalSteps, {.least = 1});
-  readSteps(reader, "warmup_steps", schedule.totalSteps, schedule.warmupSteps);
-  readSteps(reader, "decay_steps", schedule.totalSteps, schedule.decaySteps);
-  reader.integers("milestones", schedule.milestones);
-  reader.number("gamma", schedule.gamma, {.above = 0});
-  reader.number("power", schedule.power, {.above = 0});
-  reader.integer("period", schedule.period, {.least = 1});
-  reader.integer("period_factor", schedule.periodFactor, {.least = 1});
-  reader.word("anneal", schedule.anneal);
-  reader.number("warmup_share", schedule.warmupShare, {.above = 0, .below = 1});
-  if (reader.has("start") && !isCycle && schedule.warmupSteps == 0)
-    reader.fail("start", "'optimizer.lr.start' is where the 'warmup_steps' begin, and there are none; leave it out");
-  auto needs = [&](const char *key, const char *what) {
-    if (!reader.has(key))
-      reader.fail(key, fmt::format("'optimizer.lr' of kind {} needs '{}', {}", toString(schedule.kind), key, what));
-  };
-  switch (schedule.kind) {
-  case ScheduleKind::Constant:
-    break;
-  case ScheduleKind::Step:
-    if (schedule.milestones.empty())
-      reader.fail("milestones", "'optimizer.lr' of kind step needs 'milestones', a list of steps");
-    break;
-  case ScheduleKind::Exponential:
-    needs("gamma", "what each step multiplies the rate by");
-    break;
-  case ScheduleKind::CosineRestarts:
-    needs("period", "the steps until the first restart");
-    break;
-  case ScheduleKind::OneCycle:
-    needs("total_steps", "the steps of the cycle");
-    if (schedule.anneal == Anneal::Sqrt)
-      reader.fail("anneal", "'optimizer.lr.anneal' of kind one_cycle is cosine or linear");
-    break;
-  case ScheduleKind::Wsd:
-    needs("decay_steps", "the last steps, in which the rate falls");
-    [[fallthrough]];
-  case ScheduleKind::Linear:
-  case ScheduleKind::Cosine:
-  case ScheduleKind::Polynomial:
-    if (schedule.totalSteps <= schedule.warmupSteps + schedule.decaySteps - (schedule.decaySteps > 0 ? 1 : 0))
-      reader.fail("total_steps",
-                  fmt::format("'optimizer.lr.total_steps' must be more than warmup_steps ({}){}, is {}",
-                              schedule.warmupSteps,
-                              schedule.decaySteps > 0
-                                  ? fmt::format(" and at least that and decay_steps ({})", schedule.decaySteps)
-                                  : "",
-                              schedule.totalSteps));
-  }
-  reader.finish();
-}
-
-// The learning rate of a group: a number, which stands to the peak as all of its rates do, or {scale: ...}.
-void readGroupRate(MapReader &reader, const Optimizer &optimizer, double &scale) {
-  if (!reader.has("lr")) return;
-  if (reader.node("lr").IsMap()) {
-    MapReader map = reader.map("lr");
-    map.number("scale", scale, rateRange);
-    return map.finish();
-  }
-  double rate = 0;
-  reader.number("lr", rate, rateRange);
-  if (optimizer.lr.peak == 0) reader.fail("lr", "'optimizer.lr' is 0: a group has 'lr: {scale: ...}' of it");
-  scale = rate / optimizer.lr.peak;
-  if (!std::isfinite(scale)) reader.fail("lr", "'lr' of a group is too many times 'optimizer.lr'");
-}
-
-void readGroups(MapReader &reader, Source &source, Optimizer &optimizer) {
-  const YAML::Node groups = reader.node("groups");
-  if (!groups.IsDefined() || groups.IsNull()) return;
-  if (!groups.IsSequence())
-    reader.fail("groups", "'optimizer.groups' must be a list of maps such as {match: [\"*.bias\"], weight_decay: 0}");
-  for (const auto &entry : groups) {
-    MapReader of(source, "optimizer.groups", entry);
-    OptimizerGroup &group = optimizer.groups.emplace_back();
-    of.texts("match", group.match);
-    group.where = of.where("match");
-    if (group.match.empty())
-      of.fail("match", "an entry of 'optimizer.groups' needs 'match', globs over parameter names");
-    if (of.has("kind")) of.word("kind", group.kind.emplace());
-    if (group.kind && *group.kind != optimizer.kind &&
-        (optimizer.kind != OptimizerKind::Muon || *group.kind != OptimizerKind::AdamW))
-      of.fail("kind", "a group's 'kind' is the optimizer's, or adamw where that is muon");
-    readGroupRate(of, optimizer, group.rateScale);
-    if (of.has("betas")) {
-      std::vector<double> betas;
-      of.numbers("betas", betas, betaRange);
-      if (betas.size() != 2) of.fail("betas", "'betas' must list two numbers, such as [0.9, 0.999]");
-      group.beta1 = betas[0], group.beta2 = betas[1];
-    }
-    auto readOwn = [&](const char *key, std::optional<double> &value, Range range) {
-      if (of.has(key)) of.number(key, value.emplace(), range);
-    };
-    readOwn("eps", group.eps, {.least = 0});
-    readOwn("weight_decay", group.weightDecay, {.least = 0});
-    readOwn("momentum", group.momentum, {.least = 0, .below = 1});
-    of.finish();
-  }
-}
-
-void readOptimizer(MapReader reader, Source &source, Optimizer &optimizer) {
-  reader.word("kind", optimizer.kind);
-  // The defaults are those of PyTorch's class of that name; Lion's and LAMB's are their papers'.
-  if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
-  if (optimizer.kind == OptimizerKind::Adagrad) optimizer.eps = 1e-10;
-  if (optimizer.kind == OptimizerKind::Lion) optimizer.beta2 = 0.99;
-  if (optimizer.kind == OptimizerKind::Lamb) optimizer.eps = 1e-6;
-  if (optimizer.kind == OptimizerKind::Adafactor) optimizer.eps = std::numeric_limits<float>::epsilon();
-  if (optimizer.kind == OptimizerKind::Muon)
-    optimizer.momentum = 0.95, optimizer.nesterov = true, optimizer.weightDecay = 0.1;
-  if (optimizer.kind == OptimizerKind::Adadelta) optimizer.eps = 1e-6;
-  readSchedule(reader, optimizer.lr);
-  if (reader.has("betas")) {
-    std::vector<double> betas;
-    reader.numbers("betas", betas, betaRange);
-    if (betas.size() != 2) reader.fail("betas", "'optimizer.betas' must list two numbers, such as [0.9, 0.999]");
-    optimizer.beta1 = betas[0], optimizer.beta2 = betas[1];
-  }
-  reader.numbersOf(optimizer, optimizerNumbers());
-  reader.boolean("nesterov", optimizer.nesterov);
-  reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
-  reader.word("form", optimizer.form);
-  reader.word("bias_correction", optimizer.biasCorrection);
-  reader.texts("no_decay", optimizer.noDecay);
-  reader.boolean("amsgrad", optimizer.amsgrad);
-  reader.boolean("centered", optimizer.centered);
-  reader.boolean("decoupled_weight_decay", optimizer.decoupledDecay);
-  reader.word("state_dtype", optimizer.stateType);
-  readGroups(reader, source, optimizer);
-  if (reader.has("layer_decay")) reader.number("layer_decay", optimizer.layerDecay.emplace(), {.above = 0, .most = 1});
-  reader.finish();
 }
 
 void readInitRule(MapReader &reader, InitRule &rule) {
@@ -314,7 +27,7 @@ void readInitRule(MapReader &reader, InitRule &rule) {
                                                  "kaiming_normal"};
   reader.text("kind", rule.kind);
   if (std::find(kinds.begin(), kinds.end(), rule.kind) == kinds.end()) reader.unknownWord("kind", rule.kind, kinds);
-  checkUses(reader, rule.kind);
+  reader.checkUses(rule.kind);
   reader.numbersOf(rule, initNumbers());
 }
 
@@ -351,7 +64,7 @@ void readInit(Source &source, MapReader &recipe, const std::string &recipeFile, 
   init.fromModel = word == "from_model" || word == "safetensors" || (word.empty() && reader.has("optimizer"));
   init.base.match = "*";
   if (init.fromModel)
-    checkUses(reader, word);
+    reader.checkUses(word);
   else
     readInitRule(reader, init.base);
   readCheckpoint(reader, word, recipeFile, init);
@@ -392,24 +105,6 @@ void readLora(MapReader reader, Lora &lora) {
   reader.number("alpha", lora.alpha, {.above = 0});
   reader.number("dropout", lora.dropout, {.least = 0, .below = 1});
   reader.finish();
-}
-
-void readClipNorms(MapReader &recipe, Source &source, Recipe &to) {
-  if (!recipe.has("clip_norms")) return;
-  const YAML::Node groups = recipe.node("clip_norms");
-  if (!groups.IsSequence())
-    recipe.fail("clip_norms", "'clip_norms' must be a list of maps such as {match: [\"*embed*\"], norm: 0.5}");
-  if (to.clipValue) recipe.fail("clip_norms", "'clip_norms' and 'clip_value' are two ways to clip: leave one out");
-  for (const auto &entry : groups) {
-    MapReader of(source, "clip_norms", entry);
-    ClipGroup &group = to.clipNorms.emplace_back();
-    of.texts("match", group.match);
-    group.where = of.where("match");
-    if (group.match.empty()) of.fail("match", "an entry of 'clip_norms' needs 'match', globs over parameter names");
-    if (!of.has("norm")) of.fail("norm", "an entry of 'clip_norms' needs 'norm', the largest norm of its gradients");
-    of.number("norm", group.norm, clipNormRange);
-    of.finish();
-  }
 }
 
 void readFp8(MapReader &recipe, Recipe &to) {
@@ -486,7 +181,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
     for (const std::string &name : groups.keys()) {
       NormGroup &group = recipe.gradNorms.emplace_back(NormGroup{name, {}});
       groups.texts(name, group.match);
-      if (name.find_first_not_of(nameCharacters) != std::string::npos)
+      if (!isPlainName(name))
         groups.fail(name,
                     fmt::format("the group '{}' of 'grad_norms' needs a name of letters, digits, '_' and '-'", name));
       if (group.match.empty())

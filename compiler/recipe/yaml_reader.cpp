@@ -27,6 +27,11 @@ const char *typeName(const YAML::Node &node) {
 
 } // namespace
 
+bool isPlainName(const std::string &name) {
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+         std::string::npos;
+}
+
 std::string Source::where(const std::string &key, const YAML::Node &node) const {
   for (std::string prefix = key; !prefix.empty();) {
     if (auto found = overridden.find(prefix); found != overridden.end()) return found->second;
@@ -210,6 +215,11 @@ void MapReader::unknownWord(const std::string &key, const std::string &given, co
 }
 
 MapReader MapReader::map(const std::string &key) { return MapReader(source, dotted(key), node(key)); }
+
+void MapReader::checkUses(const std::string &kind, const std::string &except) {
+  for (const std::string &key : keys())
+    if (std::string fault = useFault(dotted(key), kind); !fault.empty() && key != except && has(key)) fail(key, fault);
+}
 
 void MapReader::finish() {
   if (!self.IsMap()) return;

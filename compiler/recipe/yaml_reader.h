@@ -13,9 +13,6 @@
 
 namespace cleave::recipe {
 
-// Of what becomes a part of a metric's name.
-inline constexpr const char *nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-
 struct Fault {
   std::string message;
 };
@@ -29,6 +26,9 @@ struct Source {
 
   std::string where(const std::string &key, const YAML::Node &node) const;
 };
+
+// Of letters, digits, '_' and '-', as part of a metric's key.
+bool isPlainName(const std::string &name);
 
 class MapReader {
 public:
@@ -67,6 +67,8 @@ public:
   void unknownWord
       [[noreturn]] (const std::string &key, const std::string &given, const std::vector<std::string> &known);
   MapReader map(const std::string &key);
+  // Fails at a key that the kind has no use for (keys.h): numbers would be others than the person means.
+  void checkUses(const std::string &kind, const std::string &except = "");
 
   // The line of the key, or of its map where it is left out.
   std::string where(const std::string &key) {

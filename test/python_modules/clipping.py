@@ -13,7 +13,7 @@ from cleave._tool import tool_path
 from torch import nn
 
 STEPS, BATCH = 14, 8
-SPLITS = [("cpu:1", {}), ("cpu:2", {"mesh": "dp=2", "zero": 3}), ("cpu:2", {"mesh": "tp=2"}), ("cpu:1", {"microbatches": 4}),
+SPLITS = [("cpu:1", {}), ("cpu:2", {"mesh": "dp=2", "zero": 3, "microbatches": 2}), ("cpu:2", {"mesh": "tp=2"}),
           ("cpu:2", {"mesh": "pp=2", "microbatches": 2})]
 OUTLIERS = {"factor": 3, "decay": 0.8, "warmup": 2}
 GROUPS = [{"match": ["0.*"], "norm": 0.05}, {"match": ["2.*", "0.weight"], "norm": 0.1}, {"match": ["4.bias"], "norm": 0.01}]
@@ -64,7 +64,7 @@ def main():
     x, labels, failed = torch.randn(STEPS * BATCH, 8), torch.randn(STEPS * BATCH, 4), 0
     labels[4 * BATCH:5 * BATCH] *= 50  # one step with a norm like no other
     labels[8 * BATCH:] *= 30           # and a norm that stays
-    for clip, outliers in (True, False), (False, True), (True, True):
+    for clip, outliers in (True, False), (True, True):
         recipe = {"dims": {"batch": BATCH}, "loss": {"kind": "mse"}, "optimizer": {"kind": "adam", "lr": 1e-2},
                   **({"clip_norms": GROUPS, "clip_norm": 0.02} if clip else {}), **({"skip_outliers": OUTLIERS} if outliers else {})}
         expected = by_torch(x, labels, clip, outliers)

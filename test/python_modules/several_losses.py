@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn import functional as F
 
 STEPS, BATCH, SAMPLES = 6, 8, 40
-SPLITS = [("cpu:1", {}), ("cpu:2", {"mesh": "dp=2", "zero": 3}), ("cpu:2", {"mesh": "tp=2"}),
-          ("cpu:1", {"microbatches": 4}), ("cpu:2", {"mesh": "pp=2", "microbatches": 2})]
+SPLITS = [("cpu:1", {}), ("cpu:2", {"mesh": "dp=2", "zero": 3, "microbatches": 2}), ("cpu:2", {"mesh": "tp=2"}),
+          ("cpu:2", {"mesh": "pp=2", "microbatches": 2})]
 T, LONGEST = 7, 3
 
 

@@ -1,4 +1,4 @@
-#include "compiler/recipe/read_eval.h"
+#include "compiler/recipe/parts.h"
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ void readMetric(MapReader reader, const std::vector<Loss> &losses, Metric &metri
   if (metric.labels && !metric.output) reader.fail("labels", "a metric with 'labels' needs the 'output' that it reads");
   metric.name = metric.kind == MetricKind::Mean && metric.output ? *metric.output : toString(metric);
   reader.text("name", metric.name);
-  if (metric.name.empty() || metric.name == "loss" || metric.name.find_first_not_of(nameCharacters) != std::string::npos)
+  if (metric.name.empty() || metric.name == "loss" || !isPlainName(metric.name))
     reader.fail("name", fmt::format("the metric '{}' needs a 'name' of letters, digits, '_' and '-', other than loss",
                                     metric.name));
   metric.where = reader.where("kind");

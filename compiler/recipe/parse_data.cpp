@@ -1,6 +1,6 @@
-#include "compiler/recipe/read_data.h"
-#include "runtime/base/url.h"
+#include "compiler/recipe/parts.h"
 #include "runtime/base/folder.h"
+#include "runtime/base/url.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
