@@ -130,7 +130,9 @@ Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)
 }
 
 Status Pipeline::readModel() {
-  auto imported = import_::importModel(context, request.model, import_::ImportOptions::of(request.recipe));
+  import_::ImportOptions options = import_::ImportOptions::of(request.recipe);
+  if (!request.resumed.empty()) options.keepsFrozen = true; // the snapshot has other values than the model's file
+  auto imported = import_::importModel(context, request.model, options);
   if (failed(imported)) return failure("the model cannot be read");
   module = std::move(*imported);
   return Status::ok();
@@ -321,18 +323,30 @@ Status Pipeline::buildStep(const StepOptions &step) {
   return Status::ok();
 }
 
-// Which optimizer state the snapshot has that the training goes on from.
+// What the snapshot has that the training goes on from.
 Status Pipeline::noteResumed() {
   if (request.resumed.empty()) return Status::ok();
   CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Snapshot> saved, runtime::Snapshot::open(request.resumed));
   CLEAVE_ASSIGN_OR_RETURN(int64_t skipped, runtime::skippedBefore(*saved));
+  const auto &tensors = saved->manifest().tensors;
+  const int64_t steps = saved->manifest().step - skipped;
   Builder builder(&context);
+  std::map<std::string, int64_t> sinceOf;
+  for (const auto &[name, tensor] : tensors) {
+    sinceOf[name] = tensor.since;
+    for (const auto &piece : tensor.pieces) sinceOf[piece.name] = tensor.since;
+  }
+  for (auto param : module->getOps<onnx::ParamOp>()) { // one that was a constant begins as the model's file has it
+    auto known = sinceOf.find(param.getSymName().str());
+    const int64_t since = known == sinceOf.end() ? steps : known->second;
+    if (since > 0) param->setAttr(onnx::sinceName, builder.getI64IntegerAttr(since));
+  }
   llvm::SmallVector<NamedAttribute> known;
-  for (const auto &[name, tensor] : saved->manifest().tensors)
+  for (const auto &[name, tensor] : tensors)
     if (tensor.role == plan::Parameter::OPTIMIZER_STATE)
       known.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(tensor.since)));
   module.get()->setAttr(onnx::resumedStateName, builder.getDictionaryAttr(known));
-  module.get()->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(saved->manifest().step - skipped));
+  module.get()->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(steps));
   return Status::ok();
 }
 

@@ -30,6 +30,8 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const ExportRequest &re
     if (!recipe) return recipe.status();
     options = import_::ImportOptions::of(*recipe);
     options.init = {}; // the snapshot has all that it gave
+    const auto isLater = [](const auto &tensor) { return tensor.second.since > 0; };
+    if (std::ranges::any_of(trained->manifest().tensors, isLater)) options.keepsFrozen = true; // --resume --recipe
     trained->trainedBy = std::move(*recipe);
   }
   trained->kind = request.kind;

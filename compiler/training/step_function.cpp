@@ -131,6 +131,7 @@ int64_t tensorSince(ModuleOp module, StringRef tensor) {
 
 void noteSince(onnx::ParamOp state) {
   const int64_t since = tensorSince(state->getParentOfType<ModuleOp>(), state.getSymName());
+  state->removeAttr(onnx::sinceName); // of what it is a copy of
   if (since > 0) state->setAttr(onnx::sinceName, OpBuilder(state).getI64IntegerAttr(since));
 }
 

@@ -16,9 +16,10 @@ from cleave.check import ImportCheck, ImportMismatch, check_import
 from cleave.compiling import Plan, compile, estimate
 from cleave.export import export, without_weights
 from cleave.fitting import fit
+from cleave.optimizer_state import save_optimizer
 from cleave.reports import Comparison, Report
 from cleave.training import Metrics, Trainer, load_into
 
 __all__ = ["CleaveError", "Comparison", "EarlyStopping", "ImportCheck", "ImportMismatch", "Metrics", "Plan", "PrometheusServer",
-           "Report", "Trainer", "batches", "check_import", "compile", "estimate", "export", "fit", "load_into", "tool_path",
+           "Report", "Trainer", "batches", "check_import", "compile", "estimate", "export", "fit", "load_into", "save_optimizer", "tool_path",
            "without_weights"]
