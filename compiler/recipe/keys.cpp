@@ -71,7 +71,8 @@ constexpr Key all[] = {
   {"optimizer.eps2", "smallest size of a parameter that steps are relative to", "1e-3", "adafactor"},
   {"optimizer.beta2_decay", "decay of the second moment", "-0.8", "adafactor"},
   {"optimizer.d", "largest root mean square of an update", "1", "adafactor"},
-  {"optimizer.ns_steps", "Newton-Schulz steps. The products are fp32, where PyTorch's are bf16", "5", "muon"},
+  {"optimizer.ns_steps", "Newton-Schulz steps", "5", "muon"},
+  {"optimizer.ns_dtype", "type of their products: `bf16`, as in PyTorch's class, or the `parameter`'s", "`parameter`", "muon"},
   {"optimizer.form", "`pytorch`, or `onnx`, which adds eps before the bias correction of the second moment and decays after "
                      "the update (ONNX's Adam, onnxruntime-training, `transformers.AdamW`)", "`pytorch`", "adam adamw muon"},
   {"optimizer.bias_correction", "t in 1 - beta^t counts this update (`from_one`) or only those before (`from_zero`); "

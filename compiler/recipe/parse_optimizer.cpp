@@ -164,6 +164,7 @@ void readOptimizer(MapReader reader, Source &source, Optimizer &optimizer) {
   reader.numbersOf(optimizer, optimizerNumbers());
   reader.boolean("nesterov", optimizer.nesterov);
   reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
+  reader.word("ns_dtype", optimizer.newtonSchulzType);
   reader.word("form", optimizer.form);
   reader.word("bias_correction", optimizer.biasCorrection);
   reader.texts("no_decay", optimizer.noDecay);

@@ -152,6 +152,7 @@ struct Optimizer {
   double initialAccumulator = 0.0;   // adagrad
   double lrDecay = 0.0;              // adagrad
   int64_t newtonSchulzSteps = 5;     // muon, key `ns_steps`
+  StateType newtonSchulzType = StateType::Parameter; // muon, key `ns_dtype`: of its products
   AdamForm form = AdamForm::Pytorch; // adam, adamw
   BiasCorrection biasCorrection = BiasCorrection::FromOne;
   bool amsgrad = false;                       // adam, adamw

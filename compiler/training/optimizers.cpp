@@ -308,7 +308,7 @@ struct Rule {
 
   // x is [stacked, rows, columns]. From x / |x| on, `ns_steps` times: x <- a x + (b s + c s s) x with s = x x^T, or
   // from the other side where there are fewer columns. Each singular value comes near 1. (Jordan et al. 2024,
-  // coefficients theirs. PyTorch's class of that name computes these products in bf16, here they are fp32.)
+  // coefficients theirs. PyTorch's class of that name computes in bf16, as `ns_dtype: bf16` does.)
   Value orthogonal(Value x) {
     constexpr double a = 3.4445, b = -4.7750, c = 2.0315, least = 1e-7;
     auto type = tensorType(x);
@@ -316,6 +316,7 @@ struct Rule {
     using List = ArrayRef<int64_t>;
     x = f.div(
         x, f.expand(atLeast(f.make<onnx::SqrtOp>(f.reduceSum(f.mul(x, x), {1, 2})), least), type.getShape(), {1, 2}));
+    if (spec.newtonSchulzType == recipe::StateType::Bf16) x = f.cast(x, BFloat16Type::get(x.getContext()));
     for (int64_t step = 0; step < spec.newtonSchulzSteps; ++step) {
       Value s = rowsAreFew ? f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 3, 2}, List{0, 1, 3})
                            : f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 1, 3}, List{0, 2, 3});
@@ -325,7 +326,7 @@ struct Rule {
                                 : f.make<onnx::ContractOp>(x, t, List{0, 1, 2}, List{0, 2, 3}, List{0, 1, 3});
       x = f.add(f.scale(x, a), turned);
     }
-    return x;
+    return f.cast(x, type.getElementType());
   }
 
   // m = momentum m + (1 - momentum) g; param = param (1 - lr wd) - lr sqrt(max(1, out / in)) orthogonal(m, or what

@@ -49,6 +49,22 @@ def layer_decay(net, rate, decay):
     return [{"params": [parameter], "lr": rate * decay ** (4 - layer(name))} for name, parameter in net.named_parameters()]
 
 
+class WithMuon(torch.optim.AdamW):
+    """Muon for matrices, AdamW for the rest."""
+
+    def __init__(self, net):
+        super().__init__([parameter for parameter in net.parameters() if parameter.dim() != 2], 1e-2, weight_decay=0.1)
+        self.muon = torch.optim.Muon([parameter for parameter in net.parameters() if parameter.dim() == 2], 1e-2)
+
+    def zero_grad(self):
+        super().zero_grad()
+        self.muon.zero_grad()
+
+    def step(self, closure=None):
+        super().step()
+        self.muon.step()
+
+
 def constant(optimizer):
     return schedules.ConstantLR(optimizer, factor=1.0)
 
@@ -88,6 +104,8 @@ CASES = {
                       lambda optimizer: schedules.OneCycleLR(optimizer, 0.5, total_steps=10, cycle_momentum=False)),
     "clip_value": case({"kind": "sgd", "lr": 0.5}, lambda net: torch.optim.SGD(net.parameters(), 0.5), clip=0.01,
                        clip_value=0.01),
+    # Products of 8 bits of mantissa.
+    "muon_bf16": case({"kind": "muon", "lr": 1e-2, "ns_dtype": "bf16"}, WithMuon, tolerance=1e-2),
     # Momenta are rounded to 8 bits of mantissa: near torch's, and not equal.
     "bf16_state": case({"kind": "adamw", "lr": 1e-3, "state_dtype": "bf16"},
                        lambda net: torch.optim.AdamW(net.parameters(), 1e-3), tolerance=2e-3),

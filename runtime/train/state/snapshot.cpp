@@ -206,6 +206,13 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
                                     name(found->second.dtype), fmt::join(shape, ", "), name(parameter.dtype()),
                                     fmt::join(parameter.shape(), ", ")));
   }
+  std::set<std::string> held;
+  for (const plan::Parameter &parameter : plan.parameters()) held.insert(parameter.name());
+  for (const auto &[name, tensor] : manifest.tensors)
+    if (tensor.role != plan::Parameter::OPTIMIZER_STATE && !held.contains(name))
+      return inputError(fmt::format("{}: the plan has '{}' as a constant, with the value that the model's file has, and "
+                                    "the snapshot another; `cleave run --resume --recipe` goes on with another recipe",
+                                    snapshot.path(), name));
   return Status::ok();
 }
 
