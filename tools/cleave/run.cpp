@@ -97,16 +97,16 @@ Result<int64_t> processesStarted() {
 // For another number of processes, or with another recipe.
 Status recompileIfAsked(const RunOptions &options, plan::Plan &plan) {
   Recompiling how{.devices = 0, .recipe = options.recipe, .overrides = options.overrides, .resumed = {}};
-  if (options.train.resume && !options.train.snapshots.empty()) {
-    CLEAVE_ASSIGN_OR_RETURN(bool isFresh, runtime::isFreshSnapshotFolder(options.train.snapshots));
-    if (!isFresh) how.resumed = options.train.snapshots;
-  }
   if (options.elastic) {
     CLEAVE_ASSIGN_OR_RETURN(int64_t processes, processesStarted());
     CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, runtime::meshOf(plan.mesh()));
     if (processes != mesh.numDevices()) how.devices = processes;
   }
   if (how.devices == 0 && how.recipe.empty()) return Status::ok();
+  if (options.train.resume && !options.train.snapshots.empty()) {
+    CLEAVE_ASSIGN_OR_RETURN(bool isFresh, runtime::isFreshSnapshotFolder(options.train.snapshots));
+    if (!isFresh) how.resumed = options.train.snapshots;
+  }
   CLEAVE_ASSIGN_OR_RETURN(plan, recompile(plan, how));
   return Status::ok();
 }
