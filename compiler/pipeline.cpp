@@ -323,11 +323,27 @@ Status Pipeline::buildStep(const StepOptions &step) {
   return Status::ok();
 }
 
+// The optimizer's kind, and what trains with another: their state differs.
+static std::vector<std::string> kindsOf(const recipe::Optimizer &optimizer) {
+  std::vector<std::string> kinds{toString(optimizer.kind)};
+  for (const recipe::OptimizerGroup &group : optimizer.groups)
+    if (group.kind.value_or(optimizer.kind) != optimizer.kind) {
+      kinds.push_back(toString(*group.kind));
+      kinds.insert(kinds.end(), group.match.begin(), group.match.end());
+    }
+  return kinds;
+}
+
 // What the snapshot has that the training goes on from.
 Status Pipeline::noteResumed() {
   if (request.resumed.empty()) return Status::ok();
   CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Snapshot> saved, runtime::Snapshot::open(request.resumed));
   CLEAVE_ASSIGN_OR_RETURN(int64_t skipped, runtime::skippedBefore(*saved));
+  CLEAVE_ASSIGN_OR_RETURN(recipe::Recipe before, recipe::parseRecipeText(saved->manifest().recipe, "the snapshot's recipe"));
+  if (kindsOf(before.optimizer) != kindsOf(request.recipe.optimizer))
+    return inputError(fmt::format("{}: the snapshot's state is of {}, and another optimizer cannot go on with it; begin with "
+                                  "its weights: `cleave export` and the recipe's `init`",
+                                  request.recipe.at("optimizer.kind"), toString(before.optimizer.kind)));
   const auto &tensors = saved->manifest().tensors;
   const int64_t steps = saved->manifest().step - skipped;
   Builder builder(&context);

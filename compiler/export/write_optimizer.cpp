@@ -1,6 +1,7 @@
 #include "compiler/export/write_optimizer.h"
 #include "compiler/export/write_safetensors.h"
 #include "runtime/base/atomic_file.h"
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,10 @@ namespace cleave {
 Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest &request,
                                   std::vector<std::string> &notes) {
   const std::vector<std::string> kinds = model.stateKinds();
+  for (const auto &[name, tensor] : model.manifest().tensors)
+    if (tensor.since > 0)
+      return inputError(fmt::format("{}: '{}' began after {} steps: an exported optimizer has one number of steps for all",
+                                    request.snapshot, name, tensor.since));
   CLEAVE_ASSIGN_OR_RETURN(const int64_t skipped, model.skippedSteps());
   std::error_code failure;
   fs::create_directories(request.output, failure);
@@ -24,6 +29,8 @@ Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest
     auto of = TrainedModel::open(one, notes);
     if (!of) return of.status();
     CLEAVE_ASSIGN_OR_RETURN(Exported part, writeSafetensorsOf(**of, one, notes));
+    for (const std::string &path : {one.output, one.output + ".index.json"}) // of an earlier export
+      if (std::ranges::find(part.files, path) == part.files.end()) fs::remove(path, failure);
     written.files.insert(written.files.end(), part.files.begin(), part.files.end());
     written.tensors += part.tensors;
   }

@@ -78,7 +78,7 @@ void readMetric(MapReader reader, const std::vector<Loss> &losses, Metric &metri
   readLossOf(reader, losses, metric);
   const Loss &loss = losses[metric.loss];
   checkMetric(reader, metric, loss);
-  metric.isBinary = isBinary(loss);
+  metric.isBinary = isBinary(loss) && !metric.labels;
   reader.finish();
 }
 

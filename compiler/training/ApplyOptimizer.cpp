@@ -94,6 +94,7 @@ public:
   int64_t stepsDone() override { return before.value_or(0) - group.since; }
   // What does not fit of the training that this one continues; "": all does.
   std::string mismatch(ArrayRef<onnx::ParamOp> parameters) const {
+    if (isResumed) return ""; // the snapshot's state counts
     if (!missing.empty()) return "'init.optimizer' has no " + missing;
     for (onnx::ParamOp parameter : parameters)
       if (auto kinds = parameter->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName))

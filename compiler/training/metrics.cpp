@@ -45,9 +45,9 @@ Value countedOnly(Formula f, const Classes &classes, Value x) {
   return classes.counted ? f.only(classes.counted, x) : x;
 }
 
-Classes classesOf(Formula f, const recipe::Loss &loss, const Compared &of) {
+Classes classesOf(Formula f, const recipe::Metric &metric, const recipe::Loss &loss, const Compared &of) {
   Value x = of.output, t = of.labels;
-  if (loss.kind == recipe::LossKind::Bce || loss.kind == recipe::LossKind::BceWithLogits) {
+  if (metric.isBinary) {
     const double middle = loss.kind == recipe::LossKind::Bce ? 0.5 : 0;
     return {one(f, f.make<onnx::GreaterOp>(x, f.like(x, middle))), one(f, f.make<onnx::GreaterOp>(t, f.like(t, 0.5)))};
   }
@@ -116,15 +116,17 @@ Result<SmallVector<StepResult>> buildMetric(Formula f, const recipe::Metric &met
   const bool areNumbers = isa<FloatType>(t.getElementType()) && t.getShape() == x.getShape(),
              areClasses = isa<IntegerType>(t.getElementType()) && t.getShape() == ArrayRef(ofClasses);
   const bool wantsNumbers = metric.kind == MetricKind::MeanAbsoluteError;
-  if (wantsNumbers ? !areNumbers : !areNumbers && !areClasses)
+  if (wantsNumbers || metric.isBinary ? !areNumbers : !areNumbers && !areClasses)
     return inputError(llvm::formatv("cannot compare the output {0} with labels {1}", text(x), text(t)).str());
   if (wantsNumbers) {
     Value distance = f.make<onnx::AbsOp>(f.sub(of.output, asF32(f, of.labels)));
     return SmallVector<StepResult>{{name, {}, f.total(distance)}, {count, {}, meanCount(f, distance)}};
   }
+  if (!metric.isBinary && (of.axis < 0 || of.axis >= x.getRank() || x.getDimSize(of.axis) < 2))
+    return inputError(llvm::formatv("needs an output of two classes or more, {0} has fewer", text(x)).str());
   if (metric.kind == MetricKind::TopK && metric.k > x.getDimSize(of.axis))
     return inputError(llvm::formatv("the output {0} has fewer than {1} classes", text(x), metric.k).str());
-  const Classes classes = classesOf(f, loss, of);
+  const Classes classes = classesOf(f, metric, loss, of);
   if (metric.kind == MetricKind::F1 || metric.kind == MetricKind::Confusion)
     return SmallVector<StepResult>{{name, {}, confusion(f, classes)}};
   Value hit = metric.kind == MetricKind::TopK ? isAmongFirst(f, of, classes, metric.k)

@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 
+from cleave import stores
 from cleave._tool import CleaveError
 from cleave.compiling import compile
 from cleave.training import Trainer, load_into
@@ -48,7 +49,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
         finally:  # of a training that fails, too, what it has come to
             if history:
                 trainer.save()
-                load_into(module, trainer.snapshots)
+                load_into(module, snapshots if stores.is_url(snapshots) else trainer.snapshots)
     return history
 
 

@@ -35,6 +35,7 @@ def save_optimizer(module, optimizer, folder, steps=None):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for kind, tensors in kinds.items():
+        (folder / f"{kind}.safetensors.index.json").unlink(missing_ok=True)  # of an earlier export
         save_file(tensors, str(folder / f"{kind}.safetensors"))
     (folder / "optimizer.json").write_text(json.dumps({"steps": counts.pop(), "state": sorted(kinds)}))
 

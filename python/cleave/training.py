@@ -273,8 +273,6 @@ def _state_dict(snapshots, options):
     except ImportError as error:
         raise CleaveError(f"PyTorch's state_dict needs torch and safetensors: {error}", 2) from None
     with tempfile.TemporaryDirectory() as folder:
-        if stores.is_url(snapshots):
-            snapshots = _remote(_library(), snapshots, pathlib.Path(folder)).fetch()
         path = pathlib.Path(folder, "weights.safetensors")
         run_tool("export", snapshots, "-o", path, *_flags(options))
         return load_file(str(path))
@@ -287,7 +285,10 @@ def load_into(module, snapshots, strict=True, optimizer=None, **options):
     if any(parameter.is_meta for parameter in module.parameters()):
         raise CleaveError("the module's weights are on the meta device, which has no memory: build the module without "
                           "without_weights()", 2)
-    state = _state_dict(snapshots, options)
-    if optimizer is not None:
-        load_optimizer(module, optimizer, snapshots, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        if stores.is_url(snapshots):
+            snapshots = _remote(_library(), snapshots, pathlib.Path(folder)).fetch()
+        state = _state_dict(snapshots, options)
+        if optimizer is not None:
+            load_optimizer(module, optimizer, snapshots, **{key: value for key, value in options.items() if key == "model"})
     return module.load_state_dict(state, strict=strict)

@@ -52,7 +52,6 @@ public:
   // `numbers`, `tensors`: what a run gave, by name. `share`: of a batch that the run is, where the loss is a plain sum.
   void add(const std::map<std::string, double> &numbers, const std::map<std::string, std::vector<double>> &tensors,
            double share, int64_t samples);
-  bool isEmpty() const { return count == 0; }
   EvaluationResult result(const EvaluationRules &rules) const;
 
 private:

@@ -21,7 +21,7 @@ std::vector<std::string> columnsOf(const StepMetrics &shape) {
 std::string csv(const StepMetrics &metrics, const std::vector<std::string> &columns) {
   std::map<std::string, std::string> texts;
   for (const auto &[key, meaning, value] : metricValues(metrics))
-    if (!value.is_null()) texts[key] = value.dump();
+    if (const std::string text = value.dump(); text != "null") texts[key] = text;
   std::string row;
   for (const std::string &column : columns) row += (&column == columns.data() ? "" : ",") + texts[column];
   return row;

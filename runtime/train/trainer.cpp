@@ -210,6 +210,7 @@ Status PlanTrainer::loadEvaluated() {
 // Begins at the model's weights or at a snapshot.
 Status PlanTrainer::openState() {
   if (options.onlyEvaluates) return ofAll(loadEvaluated());
+  best.monitor = evaluationRules().monitor;
   const bool hasFolder = !options.snapshots.empty();
   if (options.resume && !hasFolder && options.mirrorEvery == 0)
     return inputError("--resume needs --snapshot DIR: the folder to resume from");
@@ -319,7 +320,7 @@ Status PlanTrainer::resume(const Snapshot &saved) {
       const std::string averaged = averagedBy(parameter.name());
       if (parameter.snapshot() && !beginsAt(saved, parameter))
         CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
-      else if (!averaged.empty()) // a moving average begins with the weight
+      else if (saved.manifest().tensors.contains(averaged)) // a moving average begins with the weight
         CLEAVE_RETURN_IF_ERROR(saved.read(averaged, parameter.dtype(), shape, box, bytes));
       else
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
@@ -328,7 +329,7 @@ Status PlanTrainer::resume(const Snapshot &saved) {
   done = begun = resumedAt = saved.manifest().step;
   CLEAVE_ASSIGN_OR_RETURN(int64_t before, skippedBefore(saved));
   skipped = before;
-  best = saved.manifest().best;
+  if (saved.manifest().best.monitor == best.monitor) best = saved.manifest().best;
   return options.onlyEvaluates ? Status::ok() : data->restore(saved.manifest().sampler, done);
 }
 
@@ -443,8 +444,8 @@ Result<StepMetrics> PlanTrainer::step() {
 
 // Whether it is better than all before.
 bool PlanTrainer::noteScore(double score) {
-  const bool isBetter = !best.score || score < *best.score - data->evaluationRules().minDelta;
-  best = isBetter ? BestScore{score, 0} : BestScore{best.score, best.since + 1};
+  const bool isBetter = std::isfinite(score) && (!best.score || score < *best.score - data->evaluationRules().minDelta);
+  best = isBetter ? BestScore{score, 0, best.monitor} : BestScore{best.score, best.since + 1, best.monitor};
   return isBetter;
 }
 
@@ -521,7 +522,7 @@ Status PlanTrainer::runToEnd() {
     const bool isBest = score && noteScore(*score);
     if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
     const int64_t patience = data->evaluationRules().patience;
-    const bool isEnough = patience > 0 && best.since >= patience;
+    const bool isEnough = taken.evaluation && patience > 0 && best.since >= patience;
     if (isSnapshotDue(done) || (saver && (isEnough || (isBest && options.keep.best)))) CLEAVE_RETURN_IF_ERROR(save(score));
     if (!isEnough) continue;
     note(fmt::format("ends early after step {}: eval {} has not been better for {} evaluations", done,

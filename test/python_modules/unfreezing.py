@@ -65,6 +65,8 @@ def moved(kind, cluster, split, x, labels):
         other = cleave.compile(f"{folder}/model.onnx", later, cluster, f"{folder}/y.plan", **split)
         told = tool("run", other.path, "--steps", 99, "--resume", "--snapshot", f"{folder}/s", fails=True)
         assert "`cleave run --resume --recipe` goes on with another recipe" in told, told
+        told = tool(*run, "--steps", 99, *more, "--set", "optimizer.kind=sgd", fails=True)
+        assert "another optimizer cannot go on with it" in told, told
         told = tool("run", plan.path, "--recipe", f"{folder}/later.yaml", fails=True)
         assert "--recipe wants --resume and --snapshot DIR" in told, told
         return [json.loads(line)["loss"] for line in pathlib.Path(folder, "m.jsonl").read_text().splitlines()]

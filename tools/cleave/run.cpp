@@ -103,7 +103,7 @@ Status recompileIfAsked(const RunOptions &options, plan::Plan &plan) {
     if (processes != mesh.numDevices()) how.devices = processes;
   }
   if (how.devices == 0 && how.recipe.empty()) return Status::ok();
-  if (options.train.resume && !options.train.snapshots.empty()) {
+  if (!how.recipe.empty()) {
     CLEAVE_ASSIGN_OR_RETURN(bool isFresh, runtime::isFreshSnapshotFolder(options.train.snapshots));
     if (!isFresh) how.resumed = options.train.snapshots;
   }

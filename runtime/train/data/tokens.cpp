@@ -64,6 +64,7 @@ Result<DataSource> openDocuments(const DataSettings &settings, const std::vector
   std::vector<SamplePart> samples;
   JoinedArray all;
   for (const TokenFile &file : files) {
+    if (file.tokens.shape[0] == 0) continue; // behind data.truncate
     const int64_t first = all.elements();
     all.add(file.tokens, file.path);
     if (file.documents && settings.separator)

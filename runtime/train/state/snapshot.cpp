@@ -188,6 +188,10 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
         return inputError(fmt::format("{}: has no fp32 copy of '{}', which did not train before: in 16 bits parameters "
                                       "cannot begin to train in a resumed run",
                                       snapshot.path(), parameter.name().substr(masterName("").size())));
+      if (auto of = manifest.tensors.find(averagedBy(parameter.name()));
+          of != manifest.tensors.end() && of->second.dtype != parameter.dtype())
+        return inputError(fmt::format("{}: keeps '{}' in {}: averages of weights in 16 bits cannot begin in a resumed run",
+                                      snapshot.path(), of->first, name(of->second.dtype)));
       continue;
     }
     if (found == manifest.tensors.end())

@@ -36,6 +36,7 @@ namespace cleave::runtime {
 struct BestScore {
   std::optional<double> score;
   int64_t since = 0;
+  std::string monitor; // EvaluationRules::monitor, whose scores these are
 };
 
 struct SnapshotManifest {

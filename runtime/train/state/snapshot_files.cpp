@@ -82,6 +82,7 @@ Json toJson(const SnapshotManifest &manifest) {
           {"ranks", manifest.ranks},
           {"run", manifest.run},
           {"files", std::move(files)},
+          {"monitor", manifest.best.monitor},
           {"score", orNull(manifest.score)},
           {"best_score", orNull(manifest.best.score)},
           {"evaluations_since_best", manifest.best.since},
@@ -153,7 +154,8 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
     manifest.modelDigest = json.at("model_digest").get<std::string>();
     manifest.recipe = json.value("recipe", "");
     manifest.score = numberIn(json, "score");
-    manifest.best = {numberIn(json, "best_score"), json.value("evaluations_since_best", int64_t(0))};
+    manifest.best = {numberIn(json, "best_score"), json.value("evaluations_since_best", int64_t(0)),
+                     json.value("monitor", "")};
     manifest.ranks = json.at("ranks").get<int64_t>();
     manifest.run = json.at("run").get<std::string>();
     manifest.checksum = json.at("checksum").get<std::string>();
@@ -301,7 +303,7 @@ void SnapshotWriter::removeOld(const std::string &own) const {
   if (keep.best) {
     double lowest = 0;
     for (auto path = all->rbegin(); path != all->rend(); ++path)
-      if (Result<SnapshotManifest> read = readManifest(*path); read && read->score)
+      if (Result<SnapshotManifest> read = readManifest(*path); read && read->score && read->best.monitor == manifest.best.monitor)
         if (best.empty() || *read->score < lowest) best = *path, lowest = *read->score;
     std::error_code failure;
     const fs::path link = fs::path(folder) / "best", made = fs::path(folder) / ".best.partial";
