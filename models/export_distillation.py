@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graph_only import drop_metadata
+
 
 class Pair(nn.Module):
     def __init__(self):
@@ -32,3 +34,4 @@ if __name__ == "__main__":
     args = parser.parse_args()
     torch.manual_seed(0)
     cleave.export(Pair(), torch.zeros(2, 16), args.output, input_names=["x"], output_names=["logits", "soft", "teacher"])
+    drop_metadata(args.output)
