@@ -14,7 +14,7 @@ Result<Exported> exportSnapshot(const ExportRequest &request, std::vector<std::s
                                     "own names and types");
   auto model = TrainedModel::open(request, notes);
   if (!model) return model.status();
-  if (request.optimizer && (isOnnx || !isFolder || !request.kind.empty() || request.merge || !request.base.empty()))
+  if (request.optimizer && (!isFolder || request.ema || request.merge || !request.base.empty()))
     return Status(ErrorKind::Usage, "--optimizer writes a folder, without --ema, --merge and --base");
   if (request.optimizer) return writeOptimizerOf(**model, request, notes);
   const bool hasAdapters = !(*model)->adapters().empty();

@@ -26,7 +26,7 @@ struct ExportRequest {
   int64_t shardBytes = int64_t(5) * 1000000000; // of one safetensors file, its header apart
   bool fileNames = false;                       // the .onnx file's names and shapes instead of PyTorch's
   bool optimizer = false;                       // the optimizer's state, into a folder (write_optimizer.h)
-  std::string kind = {}; // in place of the weights what is kept beside each: "ema", "exp_avg"; "": the weights
+  bool ema = false;                             // the moving averages of the weights
   bool merge = false;                           // adapters are added to the weights that they stand beside
   bool tiedCopies = true;                       // every name of a tied weight, as load_state_dict(strict=True) wants
 };

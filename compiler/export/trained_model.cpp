@@ -34,8 +34,8 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const ExportRequest &re
     if (std::ranges::any_of(trained->manifest().tensors, isLater)) options.keepsFrozen = true; // --resume --recipe
     trained->trainedBy = std::move(*recipe);
   }
-  trained->kind = request.kind;
-  if (request.kind == runtime::averageKind && !trained->trainedBy.ema)
+  if (request.ema) trained->kind = runtime::averageKind;
+  if (request.ema && !trained->trainedBy.ema)
     return inputError(
         fmt::format("{}: has no averages of weights: its recipe has no 'ema'", trained->snapshot->path()));
   const std::string &file = model.empty() ? trained->manifest().modelPath : model;

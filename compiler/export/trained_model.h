@@ -23,7 +23,7 @@ std::vector<double> numbersOf(plan::DType type, std::span<const std::byte> bytes
 
 class TrainedModel {
 public:
-  // The request's snapshot, model, merge and kind. `notes`: why newer snapshots of a folder are not taken. Errors: no
+  // The request's snapshot, model, merge and ema. `notes`: why newer snapshots of a folder are not taken. Errors: no
   // whole snapshot, one without averages, a model whose parameters are not the snapshot's, adapters to merge into
   // quantized weights.
   static Result<std::unique_ptr<TrainedModel>> open(const ExportRequest &request, std::vector<std::string> &notes);
@@ -36,6 +36,8 @@ public:
   Result<int64_t> skippedSteps() const { return runtime::skippedBefore(*snapshot); }
   // Kinds of tensors that the optimizer keeps beside parameters: exp_avg, exp_avg_sq.
   std::vector<std::string> stateKinds() const;
+  // From here on reads what the optimizer keeps beside each parameter.
+  void readState(const std::string &of) { kind = of; }
   bool isState() const { return !kind.empty() && kind != runtime::averageKind; }
   // Whether there is something of the kind beside it.
   bool hasState(size_t at) const;
@@ -79,7 +81,7 @@ private:
   std::unique_ptr<runtime::Snapshot> snapshot;
   std::unique_ptr<import_::ModelTables> source;
   recipe::Recipe trainedBy;
-  std::string kind; // of what is read in place of the weights
+  std::string kind; // of what is read in place of the weights: "ema", "exp_avg"; "": the weights
   std::vector<TrainedAdapter> found;
   std::map<size_t, MergedAdapter> merged; // by parameter
   std::map<std::string, Place> places;    // by symbol

@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace cleave {
 
-Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest &request,
+Result<Exported> writeOptimizerOf(TrainedModel &model, const ExportRequest &request,
                                   std::vector<std::string> &notes) {
   const std::vector<std::string> kinds = model.stateKinds();
   for (const auto &[name, tensor] : model.manifest().tensors)
@@ -21,21 +21,20 @@ Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest
   std::error_code failure;
   fs::create_directories(request.output, failure);
   if (failure) return inputError(fmt::format("{}: cannot be made: {}", request.output, failure.message()));
+  const std::string path = (fs::path(request.output) / "optimizer.json").string();
+  fs::remove(path, failure); // of an earlier export: what is written beside it is not its state
   Exported written{.step = model.manifest().step};
   for (const std::string &kind : kinds) {
     ExportRequest one = request;
-    one.kind = kind;
     one.output = (fs::path(request.output) / (kind + ".safetensors")).string();
-    auto of = TrainedModel::open(one, notes);
-    if (!of) return of.status();
-    CLEAVE_ASSIGN_OR_RETURN(Exported part, writeSafetensorsOf(**of, one, notes));
-    for (const std::string &path : {one.output, one.output + ".index.json"}) // of an earlier export
-      if (std::ranges::find(part.files, path) == part.files.end()) fs::remove(path, failure);
+    model.readState(kind);
+    CLEAVE_ASSIGN_OR_RETURN(Exported part, writeSafetensorsOf(model, one, notes));
+    for (const std::string &other : {one.output, one.output + ".index.json"})
+      if (std::ranges::find(part.files, other) == part.files.end()) fs::remove(other, failure);
     written.files.insert(written.files.end(), part.files.begin(), part.files.end());
     written.tensors += part.tensors;
   }
   const nlohmann::ordered_json list = {{"steps", model.manifest().step - skipped}, {"state", kinds}};
-  const std::string path = (fs::path(request.output) / "optimizer.json").string();
   CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(list.dump(2) + "\n", path));
   written.files.push_back(path);
   return written;

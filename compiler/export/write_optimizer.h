@@ -6,7 +6,7 @@
 
 namespace cleave {
 
-Result<Exported> writeOptimizerOf(const TrainedModel &model, const ExportRequest &request,
+Result<Exported> writeOptimizerOf(TrainedModel &model, const ExportRequest &request,
                                   std::vector<std::string> &notes);
 
 } // namespace cleave

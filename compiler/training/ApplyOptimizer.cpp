@@ -26,7 +26,7 @@ public:
   Context(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols)
       : final(final), builder(builder), symbols(symbols) {
     auto module = final->getParentOfType<ModuleOp>();
-    isResumed = module->hasAttr(onnx::resumedStateName);
+    resumed = stateSince(module);
     if (auto steps = module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName)) before = steps.getInt();
     for (auto read : final.getOps<onnx::ReadOp>()) reads[read.getParam()].push_back(read);
   }
@@ -91,10 +91,16 @@ public:
     for (Operation *op : rule) op->setAttr(ruleName, current.getSymNameAttr());
   }
 
+  // The steps after which the parameter's state begins: 0 where it trained all along.
+  int64_t since(onnx::ParamOp param) const {
+    if (!resumed) return 0;
+    auto known = resumed->find(param.getSymName());
+    return known == resumed->end() ? *before : known->second;
+  }
   int64_t stepsDone() override { return before.value_or(0) - group.since; }
   // What does not fit of the training that this one continues; "": all does.
   std::string mismatch(ArrayRef<onnx::ParamOp> parameters) const {
-    if (isResumed) return ""; // the snapshot's state counts
+    if (resumed) return ""; // the snapshot's state counts
     if (!missing.empty()) return "'init.optimizer' has no " + missing;
     for (onnx::ParamOp parameter : parameters)
       if (auto kinds = parameter->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName))
@@ -149,7 +155,7 @@ private:
     Type element;
   };
   llvm::StringMap<State> states; // of the parameter
-  bool isResumed = false;        // from a snapshot, which has the state
+  std::optional<llvm::StringMap<int64_t>> resumed; // from a snapshot, which has the state
   std::optional<int64_t> before; // steps of the training that this one continues
   std::string missing;           // what that training lacks
   llvm::StringSet<> used;        // kinds of its state
@@ -176,7 +182,7 @@ private:
   Value readState(StringRef kind, double fill, RankedTensorType type) {
     auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
     states[kind] = {define((kind + "/" + current.getSymName()).str(), type, fill, of), type.getElementType()};
-    if (before && !isResumed) begin(kind, symbols.lookup<onnx::ParamOp>(states[kind].symbol.getValue()));
+    if (before && !resumed) begin(kind, symbols.lookup<onnx::ParamOp>(states[kind].symbol.getValue()));
     Value read = onnx::ReadOp::create(builder, *loc, type, states[kind].symbol);
     return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
   }
@@ -236,7 +242,7 @@ public:
         param.emitError(group.status().message());
         return signalPassFailure();
       }
-      group->since = stateSince(getOperation(), param.getSymName());
+      group->since = context.since(param);
       if (group->since > 0)
         group->told += (group->told.empty() ? "" : ", ") + ("state since step " + std::to_string(group->since));
       if (!group->told.empty()) param->setAttr(groupName, builder.getStringAttr(group->told));

@@ -1,8 +1,8 @@
 #include "compiler/training/label_inputs.h"
 #include "compiler/training/sample_place.h"
+#include "compiler/training/step_function.h"
 #include "dialects/onnx/sample_dim.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/raw_ostream.h"
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -10,12 +10,6 @@ using cleave::onnx::Formula;
 
 namespace cleave::training {
 namespace {
-
-std::string textOf(Type type) {
-  std::string text;
-  llvm::raw_string_ostream(text) << type;
-  return text;
-}
 
 // The name of the dimension that counts samples, as the inputs have it.
 StringRef sampleSymbol(func::FuncOp model) {

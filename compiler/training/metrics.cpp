@@ -9,12 +9,6 @@ using cleave::recipe::MetricKind;
 namespace cleave::training {
 namespace {
 
-std::string text(Type type) {
-  std::string written;
-  llvm::raw_string_ostream(written) << type;
-  return written;
-}
-
 RankedTensorType f32Like(Value x) { return tensorType(x).clone(Float32Type::get(x.getContext())); }
 Value asF32(Formula f, Value x) { return f.cast(x, Float32Type::get(x.getContext())); }
 
@@ -117,15 +111,15 @@ Result<SmallVector<StepResult>> buildMetric(Formula f, const recipe::Metric &met
              areClasses = isa<IntegerType>(t.getElementType()) && t.getShape() == ArrayRef(ofClasses);
   const bool wantsNumbers = metric.kind == MetricKind::MeanAbsoluteError;
   if (wantsNumbers || metric.isBinary ? !areNumbers : !areNumbers && !areClasses)
-    return inputError(llvm::formatv("cannot compare the output {0} with labels {1}", text(x), text(t)).str());
+    return inputError(llvm::formatv("cannot compare the output {0} with labels {1}", textOf(x), textOf(t)).str());
   if (wantsNumbers) {
     Value distance = f.make<onnx::AbsOp>(f.sub(of.output, asF32(f, of.labels)));
     return SmallVector<StepResult>{{name, {}, f.total(distance)}, {count, {}, meanCount(f, distance)}};
   }
   if (!metric.isBinary && (of.axis < 0 || of.axis >= x.getRank() || x.getDimSize(of.axis) < 2))
-    return inputError(llvm::formatv("needs an output of two classes or more, {0} has fewer", text(x)).str());
+    return inputError(llvm::formatv("needs an output of two classes or more, {0} has fewer", textOf(x)).str());
   if (metric.kind == MetricKind::TopK && metric.k > x.getDimSize(of.axis))
-    return inputError(llvm::formatv("the output {0} has fewer than {1} classes", text(x), metric.k).str());
+    return inputError(llvm::formatv("the output {0} has fewer than {1} classes", textOf(x), metric.k).str());
   const Classes classes = classesOf(f, metric, loss, of);
   if (metric.kind == MetricKind::F1 || metric.kind == MetricKind::Confusion)
     return SmallVector<StepResult>{{name, {}, confusion(f, classes)}};

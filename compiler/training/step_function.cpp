@@ -93,6 +93,12 @@ Value hostScalar(func::FuncOp function, StringRef kind, std::optional<double> ba
   return function.getArgument(index);
 }
 
+std::string textOf(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
 StringRef phaseText(Phase phase) {
   switch (phase) {
   case Phase::Forward:
@@ -137,15 +143,16 @@ void noteSince(onnx::ParamOp state) {
 
 } // namespace
 
-int64_t stateSince(ModuleOp module, StringRef parameter) {
+std::optional<llvm::StringMap<int64_t>> stateSince(ModuleOp module) {
   auto known = module->getAttrOfType<DictionaryAttr>(onnx::resumedStateName);
-  if (!known) return 0;
+  if (!known) return std::nullopt;
+  llvm::StringMap<int64_t> since;
   for (NamedAttribute tensor : known) { // of whatever kind of state
     auto [kind, of] = tensor.getName().getValue().split('/');
-    if (of == parameter && kind != runtime::averageKind && tensor.getName() != runtime::masterName(parameter.str()))
-      return cast<IntegerAttr>(tensor.getValue()).getInt();
+    if (kind != runtime::averageKind && tensor.getName() != runtime::masterName(of.str()))
+      since[of] = cast<IntegerAttr>(tensor.getValue()).getInt();
   }
-  return module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName).getInt();
+  return since;
 }
 
 onnx::ParamOp addPersistent(func::FuncOp function, SymbolTable &symbols, StringRef name, Type type, StringRef role,

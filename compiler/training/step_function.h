@@ -10,6 +10,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+#include <optional>
 
 namespace cleave::training {
 
@@ -61,6 +63,9 @@ inline constexpr llvm::StringLiteral asideName = "cleave.aside";
 inline constexpr llvm::StringLiteral productName = "cleave.product";
 // On a persistent tensor: a parameter. Stages of a pipeline that hold the parameter hold it, too.
 inline constexpr llvm::StringLiteral besideName = "cleave.beside";
+// "tensor<8x4xf32>", for messages.
+std::string textOf(mlir::Type type);
+
 enum class Phase { Forward, Backward, Update };
 llvm::StringRef phaseText(Phase phase);
 bool hasPhase(mlir::Operation *op, Phase phase); // false: it has another one, or none
@@ -80,9 +85,9 @@ private:
   Marker marker;
 };
 
-// The steps after which the state of a parameter begins, in a training that goes on from a snapshot: 0 of those that
-// trained all along.
-int64_t stateSince(mlir::ModuleOp module, llvm::StringRef parameter);
+// In a training that goes on from a snapshot, the steps after which the state of each parameter began that has some
+// there; none in another training.
+std::optional<llvm::StringMap<int64_t>> stateSince(mlir::ModuleOp module);
 
 // A persistent tensor that a pass adds before the function: `fill` in every element. `of`: the parameter that it
 // belongs to.

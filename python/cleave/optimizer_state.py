@@ -34,6 +34,7 @@ def save_optimizer(module, optimizer, folder, steps=None):
         raise CleaveError(f"the optimizer {why}", 2)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "optimizer.json").unlink(missing_ok=True)  # of an earlier state, which is not what is written now
     for kind, tensors in kinds.items():
         (folder / f"{kind}.safetensors.index.json").unlink(missing_ok=True)  # of an earlier export
         save_file(tensors, str(folder / f"{kind}.safetensors"))

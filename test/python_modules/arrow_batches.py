@@ -9,15 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
-
-
-def refused(call, *words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert all(word in str(error) for word in words), error
-    else:
-        raise AssertionError(f"not refused: {words}")
+from refused import refused
 
 
 def main():

@@ -21,19 +21,11 @@ import cleave
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 from ranks import free_port
+from refused import refused
 
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}, "clip_norm": 1.0,
           "data": {"kind": "arrays", "train_split": 0.5}, "eval": {"every": 3, "batches": 1},
           "grad_norms": {"first": ["0.*"], "rest": ["2.*"]}}
-
-
-def refused(call, *words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert all(word in str(error) for word in words), error
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def early_stopping():

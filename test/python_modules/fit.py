@@ -8,6 +8,7 @@ import cleave
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from refused import refused
 
 RECIPE = {"loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
 
@@ -21,15 +22,6 @@ class Two(nn.Module):
 
     def forward(self, wide, narrow):
         return self.a(narrow) + self.b(wide)
-
-
-def refused(call, words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert words in str(error), error
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def main():

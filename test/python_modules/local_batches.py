@@ -11,6 +11,7 @@ import tempfile
 import cleave
 import numpy as np
 from ranks import run_ranks
+from refused import refused
 
 STEPS, BATCH = 4, 8
 RECIPE = {"dims": {"batch": BATCH}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}, "clip_norm": 1.0}
@@ -48,15 +49,6 @@ def batches(split):
 
 def part(batch, own):
     return batch if own is None else {name: array.take(own, array.ndim - 2 if name == "input" else 0) for name, array in batch.items()}
-
-
-def refused(call, *words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert all(word in str(error) for word in words), error
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def rank(folder, split, *ways):

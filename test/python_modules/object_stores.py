@@ -19,17 +19,9 @@ import numpy as np
 from cleave import remote_snapshots, stores
 from counting_store import CountingStore
 from ranks import run_ranks
+from refused import refused
 
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-2}}
-
-
-def refused(call, *words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert all(word in str(error) for word in words), error
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def losses(trainer, count):

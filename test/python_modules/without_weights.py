@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_model
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
+from refused import refused
 
 RECIPE = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "adamw", "lr": 1e-3},
           "dropout": "off"}
@@ -100,15 +101,6 @@ def compare_training(module, meta, folder):
     labels = torch.arange(64).reshape(8, 8) % 7
     with_weights = losses(cleave.compile(module, RECIPE, "cpu:2", example=IDS, check=False), labels)
     assert losses(cleave.compile(meta, recipe, "cpu:2", example=IDS, weights=False), labels) == with_weights, with_weights
-
-
-def refused(call, *words):
-    try:
-        call()
-    except cleave.CleaveError as error:
-        assert all(word in str(error) for word in words), str(error)
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def refusals(folder):

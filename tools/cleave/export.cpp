@@ -66,9 +66,7 @@ void addExport(CLI::App &app, int &status) {
   command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)");
   command->add_option("-o,--output", request.output, "model.onnx, model.safetensors, or a folder for adapters")
       ->required();
-  command->add_flag_callback(
-      "--ema", [&request] { request.kind = "ema"; },
-      "the moving averages that the recipe's `ema` keeps, in place of the weights");
+  command->add_flag("--ema", request.ema, "the moving averages that the recipe's `ema` keeps, in place of the weights");
   command->add_flag("--optimizer", request.optimizer,
                     "the optimizer's state, into a folder: for the recipe's init.optimizer and for PyTorch");
   command->add_flag("--merge", request.merge, "add adapters to the weights that they stand beside");
