@@ -55,7 +55,7 @@ struct Planned {
     const mlir::SymbolTable symbols(pipeline->step());
     for (report::ParameterLayout &row : made.parameters)
       if (auto param = symbols.lookup<onnx::ParamOp>(row.name))
-        if (auto group = param->getAttrOfType<mlir::StringAttr>(training::groupName)) row.group = group.str();
+        if (auto group = onnx::groupAttr.of(param)) row.group = group->str();
     return made;
   }
 };

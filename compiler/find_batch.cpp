@@ -1,4 +1,5 @@
 #include "compiler/find_batch.h"
+#include "dialects/onnx/Onnx.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include <llvm/ADT/STLExtras.h>
 
@@ -11,11 +12,9 @@ RankedTensorType typeOf(func::FuncOp model, unsigned input) {
   return type && type.getRank() > 0 ? type : RankedTensorType();
 }
 
-StringRef symbolOf(func::FuncOp model, unsigned input, int64_t dim) {
-  auto symbols = model.getArgAttrOfType<ArrayAttr>(input, "onnx.dims");
-  if (!symbols || dim >= static_cast<int64_t>(symbols.size())) return "";
-  auto symbol = dyn_cast<StringAttr>(symbols[static_cast<unsigned>(dim)]);
-  return symbol ? symbol.getValue() : StringRef();
+std::string symbolOf(func::FuncOp model, unsigned input, int64_t dim) {
+  const std::vector<std::string> symbols = onnx::dimsAttr.of(model, input);
+  return dim < static_cast<int64_t>(symbols.size()) ? symbols[static_cast<size_t>(dim)] : "";
 }
 
 // By input: the first of its dimensions that `counts`.
@@ -32,7 +31,7 @@ std::vector<int64_t> places(func::FuncOp model, llvm::function_ref<bool(unsigned
 std::vector<Batch> bySymbols(func::FuncOp model, const recipe::Recipe &recipe) {
   std::vector<Batch> found;
   auto add = [&](unsigned input, int64_t dim) {
-    std::string symbol = symbolOf(model, input, dim).str();
+    std::string symbol = symbolOf(model, input, dim);
     auto bound = recipe.dims.find(symbol);
     if (symbol.empty() || bound == recipe.dims.end()) return;
     if (llvm::any_of(found, [&](const Batch &batch) { return batch.symbol == symbol; })) return;
@@ -89,8 +88,8 @@ std::string describeBatch(func::FuncOp model, const Batch &batch) {
   std::string text;
   for (unsigned input = 0; input < model.getNumArguments(); ++input) {
     if (!typeOf(model, input) || batch.dims[input] == 0) continue;
-    auto name = model.getArgAttrOfType<StringAttr>(input, "onnx.name");
-    std::string called = name ? "'" + name.str() + "'" : "input " + std::to_string(input);
+    auto name = onnx::nameAttr.of(model, input);
+    std::string called = name ? "'" + name->str() + "'" : "input " + std::to_string(input);
     text += (text.empty() ? "" : "; ") + called;
     text += batch.dims[input] < 0 ? " has no samples: all read the same values, which are fed once a step"
                                   : " has its samples along dimension " + std::to_string(batch.dims[input]);

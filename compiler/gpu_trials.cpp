@@ -16,7 +16,7 @@ std::string elementwise(int64_t elements) {
   const std::string type = vectorOf(elements);
   return trialModule({{"x", type}, {"y", type}},
                      fmt::format("  %x = onnx.read @x : {0}\n"
-                                 "  %y = onnx.Add %x, %x {{cleave.phase = \"forward\"}} : ({0}, {0}) -> {0}\n"
+                                 "  %y = onnx.Add %x, %x {{place.at = #place.at<phase = forward>}} : ({0}, {0}) -> {0}\n"
                                  "  onnx.write @y, %y : {0}\n",
                                  type));
 }
@@ -28,7 +28,7 @@ std::string product(const std::string &element, int64_t m, int64_t n, int64_t k)
       {{"a", a}, {"b", b}, {"c", c}},
       fmt::format("  %a = onnx.read @a : {0}\n  %b = onnx.read @b : {1}\n"
                   "  %c = onnx.Contract %a, %b {{lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: "
-                  "1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = \"forward\"}} : ({0}, {1}) -> "
+                  "1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>}} : ({0}, {1}) -> "
                   "{2}\n  onnx.write @c, %c : {2}\n",
                   a, b, c));
 }
@@ -38,8 +38,8 @@ std::string allReduce(int64_t elements) {
   const std::string type = vectorOf(elements);
   std::string step = fmt::format("  %s0 = onnx.read @x : {}\n", type);
   for (int i = 0; i < allReduces; ++i)
-    step += fmt::format("  %s{1} = dist.all_reduce %s{0} {{axes = [\"dp\"], reduce = \"sum\", cleave.phase = "
-                        "\"forward\"}} : ({2}) -> {2}\n",
+    step += fmt::format("  %s{1} = dist.all_reduce %s{0} {{axes = [\"dp\"], reduce = \"sum\", "
+                        "place.at = #place.at<phase = forward>}} : ({2}) -> {2}\n",
                         i, i + 1, type);
   step += fmt::format("  onnx.write @y, %s{} : {}\n", allReduces, type);
   return trialModule({{"x", type}, {"y", type}}, step);

@@ -10,14 +10,14 @@ std::map<std::string, StepInput> stepInputs(ModuleOp module) {
   std::map<std::string, StepInput> inputs;
   auto step = module.lookupSymbol<func::FuncOp>("final");
   for (BlockArgument argument : step.getArguments()) {
-    auto name = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
+    auto name = onnx::nameAttr.of(step, argument.getArgNumber());
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     if (!name || !type) continue;
-    StepInput &input = inputs[name.str()];
+    StepInput &input = inputs[name->str()];
     input.shape.assign(type.getShape().begin(), type.getShape().end());
     input.sampleDim = onnx::sampleDim(step, argument.getArgNumber());
-    auto role = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
-    if (type.getElementType().isInteger()) input.range = indexRange(argument, role && role == "label");
+    if (type.getElementType().isInteger())
+      input.range = indexRange(argument, onnx::labelAttr.of(step, argument.getArgNumber()));
   }
   return inputs;
 }

@@ -50,6 +50,7 @@
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/training.h"
+#include "compiler/verifies_ir.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -122,7 +123,7 @@ void Pipeline::dump(const char *phase) {
 
 Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)> build) {
   PassManager passes(&context);
-  passes.enableVerifier(false); // each phase ends with a verifying pass of its own
+  passes.enableVerifier(verifiesIr());
   build(passes);
   bool failed_ = failed(passes.run(*module));
   dump(phase);
@@ -159,8 +160,8 @@ void Pipeline::keepLossOutput() {
   SmallVector<Value> kept;
   SmallVector<DictionaryAttr> attributes;
   for (unsigned index = 0; index < model.getNumResults(); ++index) {
-    auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name");
-    if (!name || !names.contains(name)) continue;
+    auto name = onnx::nameAttr.ofResult(model, index);
+    if (!name || !names.contains(*name)) continue;
     kept.push_back(end->getOperand(index));
     attributes.push_back(model.getResultAttrDict(index));
   }
@@ -173,8 +174,8 @@ void Pipeline::keepLossOutput() {
     if (op.getNumResults() > 0 && op.use_empty()) op.erase();
   for (unsigned index = model.getNumArguments(); index-- > 0;) {
     if (!model.getArgument(index).use_empty()) continue;
-    if (auto name = model.getArgAttrOfType<StringAttr>(index, "onnx.name"))
-      noted.push_back("input '" + name.str() + "' is not read by the loss: it takes no data");
+    if (auto name = onnx::nameAttr.of(model, index))
+      noted.push_back("input '" + name->str() + "' is not read by the loss: it takes no data");
     (void)model.eraseArgument(index); // nothing uses it, so it cannot fail
   }
 }
@@ -190,18 +191,17 @@ Status Pipeline::importModel() {
   keepLossOutput();
   const std::vector<recipe::ParameterNames> parameters = parameterNames(*module);
   std::vector<recipe::ParameterNames> others; // constants, and what the exporter lists and the file lacks
-  for (auto tensor : module.get()->getAttrOfType<ArrayAttr>(import_::otherTensorsName).getAsRange<DictionaryAttr>())
+  for (auto tensor : onnx::otherTensorsAttr.of(module.get()).getAsRange<DictionaryAttr>())
     others.push_back({tensor.getAs<StringAttr>("name").str(), {}, {}});
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters, std::move(others)));
   for (std::string &warning : recipe::warnOfMergedNames(request.recipe, parameters))
     warned.push_back(std::move(warning));
-  for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
-    warned.push_back(note.str());
-  for (auto doubt : module.get()->getAttrOfType<ArrayAttr>(import_::doubtsName).getAsRange<DictionaryAttr>())
+  for (const std::string &note : onnx::notesAttr.of(module.get())) warned.push_back(note);
+  for (auto doubt : onnx::doubtsAttr.of(module.get()).getAsRange<DictionaryAttr>())
     doubted.push_back(doubt.getAs<StringAttr>("text").str());
   tensorRoles = import_::tensorRoles(*module);
-  source = module.get()->getAttrOfType<StringAttr>(import_::sourceName).str();
-  digest = module.get()->getAttrOfType<StringAttr>(import_::digestName).str();
+  source = onnx::sourceAttr.of(module.get())->str();
+  digest = onnx::digestAttr.of(module.get())->str();
   bool hasBatchNorm = false;
   module->walk([&](onnx::NodeOp node) { hasBatchNorm = hasBatchNorm || node.getOpType() == "BatchNormalization"; });
   if (request.recipe.batchNorm != recipe::BatchNorm::AsExported && !hasBatchNorm)
@@ -209,9 +209,8 @@ Status Pipeline::importModel() {
                      " changes nothing, the model has no BatchNormalization; exporters fold them into convolutions "
                      "unless torch.onnx.export is given optimize=False, or do_constant_folding=False and "
                      "training=TrainingMode.TRAINING");
-  for (StringRef attribute : {"onnx.sharing", "onnx.export_notes"})
-    for (auto note : module.get()->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>())
-      noted.push_back(note.str());
+  for (const std::string &note : onnx::sharingAttr.of(module.get())) noted.push_back(note);
+  for (const std::string &note : onnx::exportNotesAttr.of(module.get())) noted.push_back(note);
   dump("import");
   CLEAVE_RETURN_IF_ERROR(run("initialize", [&](OpPassManager &passes) {
     passes.addPass(training::createInitializeParameters(request.recipe));
@@ -233,7 +232,7 @@ bool Pipeline::areApart(const Batch &batch) {
   if (batch.symbol.empty()) options.dims.erase("batch");
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   PassManager passes(&context);
-  passes.enableVerifier(false);
+  passes.enableVerifier(verifiesIr());
   normalize::buildNormalizePipeline(passes, options);
   if (failed(passes.run(*copy))) return false;
   const int64_t samples = batch.symbol.empty() ? batch.exported : batch.samples;
@@ -254,9 +253,9 @@ Status Pipeline::locateBatch(const std::optional<Batch> &known) {
     auto type = dyn_cast<RankedTensorType>(model.getArgument(unsigned(input)).getType());
     const int64_t dim = std::max<int64_t>(place, 0);
     if (!type || dim >= type.getRank() || type.getDimSize(unsigned(dim)) != 0) continue;
-    auto name = model.getArgAttrOfType<StringAttr>(unsigned(input), "onnx.name");
+    auto name = onnx::nameAttr.of(model, unsigned(input));
     return inputError(fmt::format("{}: input '{}' has 0 entries in dimension {}: no sample fits", request.model,
-                                  name ? name.str() : "", dim));
+                                  name ? name->str() : "", dim));
   }
   if (std::string text = describeBatch(model, found); !text.empty()) noted.push_back(text);
   return Status::ok();
@@ -317,7 +316,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (step.sequenceBlocks > 1)
     CLEAVE_RETURN_IF_ERROR(
         run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); }));
-  if (auto note = module.get()->getAttrOfType<StringAttr>(training::fp8NoteName)) noted.push_back(note.str());
+  if (auto note = onnx::fp8NoteAttr.of(module.get())) noted.push_back(note->str());
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
     return run("precision", [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision(element)); });
   return Status::ok();
@@ -339,11 +338,13 @@ Status Pipeline::noteResumed() {
   if (request.resumed.empty()) return Status::ok();
   CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Snapshot> saved, runtime::Snapshot::open(request.resumed));
   CLEAVE_ASSIGN_OR_RETURN(int64_t skipped, runtime::skippedBefore(*saved));
-  CLEAVE_ASSIGN_OR_RETURN(recipe::Recipe before, recipe::parseRecipeText(saved->manifest().recipe, "the snapshot's recipe"));
+  CLEAVE_ASSIGN_OR_RETURN(recipe::Recipe before,
+                          recipe::parseRecipeText(saved->manifest().recipe, "the snapshot's recipe"));
   if (kindsOf(before.optimizer) != kindsOf(request.recipe.optimizer))
-    return inputError(fmt::format("{}: the snapshot's state is of {}, and another optimizer cannot go on with it; begin with "
-                                  "its weights: `cleave export` and the recipe's `init`",
-                                  request.recipe.at("optimizer.kind"), toString(before.optimizer.kind)));
+    return inputError(
+        fmt::format("{}: the snapshot's state is of {}, and another optimizer cannot go on with it; begin with "
+                    "its weights: `cleave export` and the recipe's `init`",
+                    request.recipe.at("optimizer.kind"), toString(before.optimizer.kind)));
   const auto &tensors = saved->manifest().tensors;
   const int64_t steps = saved->manifest().step - skipped;
   Builder builder(&context);
@@ -355,36 +356,36 @@ Status Pipeline::noteResumed() {
   for (auto param : module->getOps<onnx::ParamOp>()) { // one that was a constant begins as the model's file has it
     auto known = sinceOf.find(param.getSymName().str());
     const int64_t since = known == sinceOf.end() ? steps : known->second;
-    if (since > 0) param->setAttr(onnx::sinceName, builder.getI64IntegerAttr(since));
+    if (since > 0) onnx::sinceAttr.set(param, since);
   }
   llvm::SmallVector<NamedAttribute> known;
   for (const auto &[name, tensor] : tensors)
     if (tensor.role == plan::Parameter::OPTIMIZER_STATE)
       known.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(tensor.since)));
-  module.get()->setAttr(onnx::resumedStateName, builder.getDictionaryAttr(known));
-  module.get()->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(steps));
+  onnx::resumedStateAttr.set(module.get(), builder.getDictionaryAttr(known));
+  onnx::stepsBeforeAttr.set(module.get(), steps);
   return Status::ok();
 }
 
 int64_t Pipeline::stepsBefore() {
-  if (module.get()->hasAttr(onnx::resumedStateName)) return 0; // the snapshot says it
-  auto steps = module.get()->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName);
-  return steps ? steps.getInt() : 0;
+  if (onnx::resumedStateAttr.isOn(module.get())) return 0; // the snapshot says it
+  auto steps = onnx::stepsBeforeAttr.of(module.get());
+  return steps.value_or(0);
 }
 
 std::string Pipeline::checkpointFolder() {
-  auto folder = module.get()->getAttrOfType<StringAttr>(import_::checkpointFolderName);
-  return folder ? folder.str() : "";
+  auto folder = onnx::checkpointFolderAttr.of(module.get());
+  return folder ? folder->str() : "";
 }
 
 std::vector<double> Pipeline::lossTerms() {
-  auto terms = module.get()->getAttrOfType<DenseF64ArrayAttr>(training::lossTermsName);
+  auto terms = onnx::lossTermsAttr.of(module.get());
   return terms ? std::vector<double>(terms.asArrayRef().begin(), terms.asArrayRef().end()) : std::vector<double>();
 }
 
 std::string Pipeline::lossMeetsAt() {
-  auto node = module.get()->getAttrOfType<StringAttr>(training::lossMeetsAtName);
-  return node ? node.str() : "";
+  auto node = onnx::lossMeetsAtAttr.of(module.get());
+  return node ? node->str() : "";
 }
 
 bool Pipeline::assumeSizes(normalize::NormalizeOptions &options, int64_t size) {
@@ -392,12 +393,12 @@ bool Pipeline::assumeSizes(normalize::NormalizeOptions &options, int64_t size) {
   bool assumes = false;
   for (unsigned index = 0; index < model.getNumArguments(); ++index) {
     auto type = dyn_cast<RankedTensorType>(model.getArgument(index).getType());
-    auto names = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims");
-    auto input = model.getArgAttrOfType<StringAttr>(index, "onnx.name");
+    auto names = onnx::dimsAttr.of(model, index);
+    auto input = onnx::nameAttr.of(model, index);
     for (int64_t d = 0; type && d < type.getRank(); ++d) {
       if (!type.isDynamicDim(unsigned(d))) continue;
-      auto name = names && d < int64_t(names.size()) ? dyn_cast<StringAttr>(names[unsigned(d)]) : StringAttr();
-      std::string key = name && !name.empty() ? name.str() : (input ? input.str() : "") + "." + std::to_string(d);
+      const bool isNamed = d < int64_t(names.size()) && !names[size_t(d)].empty();
+      const std::string key = isNamed ? names[size_t(d)] : input.value_or("").str() + "." + std::to_string(d);
       assumes |= options.dims.try_emplace(key, size).second;
     }
   }
@@ -455,7 +456,7 @@ Result<std::string> Pipeline::referenceGraph() {
   plan::Graph graph;
   OwningOpRef<ModuleOp> written = module->clone(); // attention as one op is compared with it written out
   PassManager passes(&context);
-  passes.enableVerifier(false);
+  passes.enableVerifier(verifiesIr());
   passes.addPass(attention::createWriteOutAttention());
   if (failed(passes.run(*written)) || failed(training::exportReference(*written, graph)))
     return failure("the reference graph cannot be written");

@@ -1,6 +1,6 @@
 #include "compiler/sequence_lengths.h"
-#include "compiler/partition/stages.h"
 #include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -20,9 +20,9 @@ LogicalResult checkParameters(ModuleOp whole, ModuleOp other) {
 }
 
 // "step.1" of the suffix "@128": "step@128.1". Slots of different routines share memory.
-StringAttr regionOf(StringAttr region, StringRef suffix) {
-  auto [routine, rest] = region.getValue().split('.');
-  return StringAttr::get(region.getContext(), routine + suffix + "." + rest);
+std::string regionOf(StringRef region, StringRef suffix) {
+  auto [routine, rest] = region.split('.');
+  return (routine + suffix + "." + rest).str();
 }
 
 DictionaryAttr renamed(DictionaryAttr routine, StringRef suffix) {
@@ -44,16 +44,14 @@ LogicalResult joinRoutines(ModuleOp whole, ModuleOp other, StringRef suffix) {
   for (auto function : llvm::make_early_inc_range(other.getOps<func::FuncOp>())) {
     if (function.getSymName() == "model") continue; // the functions made from it are what runs
     function.setSymName((function.getSymName() + suffix).str());
-    if (auto name = function->getAttrOfType<StringAttr>(partition::fragmentAttr))
-      function->setAttr(partition::fragmentAttr, builder.getStringAttr(name.getValue() + suffix));
-    if (auto region = function->getAttrOfType<StringAttr>(partition::regionAttr))
-      function->setAttr(partition::regionAttr, regionOf(region, suffix));
+    if (auto name = place::fragmentAttr.of(function)) place::fragmentAttr.set(function, (*name + suffix).str());
+    if (auto region = place::regionAttr.of(function)) place::regionAttr.set(function, regionOf(*region, suffix));
     function->moveBefore(whole.getBody(), whole.getBody()->end());
   }
-  SmallVector<Attribute> routines(whole->getAttrOfType<ArrayAttr>(partition::routinesAttr).getValue());
-  for (auto routine : other->getAttrOfType<ArrayAttr>(partition::routinesAttr).getAsRange<DictionaryAttr>())
+  SmallVector<Attribute> routines(place::routinesAttr.of(whole).getValue());
+  for (auto routine : place::routinesAttr.of(other).getAsRange<DictionaryAttr>())
     routines.push_back(renamed(routine, suffix));
-  whole->setAttr(partition::routinesAttr, builder.getArrayAttr(routines));
+  place::routinesAttr.set(whole, builder.getArrayAttr(routines));
   return success();
 }
 

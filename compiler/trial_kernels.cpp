@@ -35,37 +35,37 @@ struct Body {
 // simplified. Sums run along rows in one kernel and along columns in the other.
 constexpr Body bodies[] = {
     {ElementWork::Arithmetic, 8, R"(
-  %a = onnx.Mul %x, %x {cleave.phase = "forward"} : (T, T) -> T
-  %b = onnx.Add %a, %x {cleave.phase = "forward"} : (T, T) -> T
-  %c = onnx.Mul %b, %a {cleave.phase = "forward"} : (T, T) -> T
-  %d = onnx.Sub %c, %x {cleave.phase = "forward"} : (T, T) -> T
-  %e = onnx.Max %d, %b {cleave.phase = "forward"} : (T, T) -> T
-  %f = onnx.Mul %e, %c {cleave.phase = "forward"} : (T, T) -> T
-  %g = onnx.Add %f, %d {cleave.phase = "forward"} : (T, T) -> T
-  %y = onnx.Sub %g, %e {cleave.phase = "forward"} : (T, T) -> T
+  %a = onnx.Mul %x, %x {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %b = onnx.Add %a, %x {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %c = onnx.Mul %b, %a {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %d = onnx.Sub %c, %x {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %e = onnx.Max %d, %b {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %f = onnx.Mul %e, %c {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %g = onnx.Add %f, %d {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %y = onnx.Sub %g, %e {place.at = #place.at<phase = forward>} : (T, T) -> T
 )"},
     {ElementWork::Division, 4, R"(
-  %a = onnx.Sqrt %x {cleave.phase = "forward"} : (T) -> T
-  %b = onnx.Div %a, %x {cleave.phase = "forward"} : (T, T) -> T
-  %c = onnx.Sqrt %b {cleave.phase = "forward"} : (T) -> T
-  %y = onnx.Div %c, %a {cleave.phase = "forward"} : (T, T) -> T
+  %a = onnx.Sqrt %x {place.at = #place.at<phase = forward>} : (T) -> T
+  %b = onnx.Div %a, %x {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %c = onnx.Sqrt %b {place.at = #place.at<phase = forward>} : (T) -> T
+  %y = onnx.Div %c, %a {place.at = #place.at<phase = forward>} : (T, T) -> T
 )"},
     {ElementWork::Function, 2, R"(
-  %a = onnx.Exp %x {cleave.phase = "forward"} : (T) -> T
-  %y = onnx.Erf %a {cleave.phase = "forward"} : (T) -> T
+  %a = onnx.Exp %x {place.at = #place.at<phase = forward>} : (T) -> T
+  %y = onnx.Erf %a {place.at = #place.at<phase = forward>} : (T) -> T
 )"},
     {ElementWork::Reduction, 4, R"(
-  %a = onnx.ReduceMax %x {axes = array<i64: 1>, cleave.phase = "forward"} : (T) -> tensor<512xf32>
-  %b = onnx.Broadcast %a {shape = array<i64: 512, 64>, dims = array<i64: 0>, cleave.phase = "forward"} : (tensor<512xf32>) -> T
-  %c = onnx.Sub %x, %b {cleave.phase = "forward"} : (T, T) -> T
-  %d = onnx.ReduceSum %c {axes = array<i64: 1>, cleave.phase = "forward"} : (T) -> tensor<512xf32>
-  %e = onnx.Broadcast %d {shape = array<i64: 512, 64>, dims = array<i64: 0>, cleave.phase = "forward"} : (tensor<512xf32>) -> T
-  %y = onnx.Sub %c, %e {cleave.phase = "forward"} : (T, T) -> T
+  %a = onnx.ReduceMax %x {axes = array<i64: 1>, place.at = #place.at<phase = forward>} : (T) -> tensor<512xf32>
+  %b = onnx.Broadcast %a {shape = array<i64: 512, 64>, dims = array<i64: 0>, place.at = #place.at<phase = forward>} : (tensor<512xf32>) -> T
+  %c = onnx.Sub %x, %b {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %d = onnx.ReduceSum %c {axes = array<i64: 1>, place.at = #place.at<phase = forward>} : (T) -> tensor<512xf32>
+  %e = onnx.Broadcast %d {shape = array<i64: 512, 64>, dims = array<i64: 0>, place.at = #place.at<phase = forward>} : (tensor<512xf32>) -> T
+  %y = onnx.Sub %c, %e {place.at = #place.at<phase = forward>} : (T, T) -> T
 )"},
     {ElementWork::Random, 1, R"(
   %key = onnx.Constant dense<[1, 2]> : tensor<2xi64>
   %a = onnx.RandomUniform %key {stream = 0 : i64, type = T} : (tensor<2xi64>) -> T
-  %y = onnx.Add %a, %x {cleave.phase = "forward"} : (T, T) -> T
+  %y = onnx.Add %a, %x {place.at = #place.at<phase = forward>} : (T, T) -> T
 )"},
 };
 
@@ -74,9 +74,9 @@ constexpr const char *update = R"(
   %x = onnx.read @x : T
   %y = onnx.read @y : T
   %z = onnx.read @z : T
-  %a = onnx.Mul %y, %y {cleave.phase = "forward"} : (T, T) -> T
-  %b = onnx.Add %a, %z {cleave.phase = "forward"} : (T, T) -> T
-  %c = onnx.Sub %x, %b {cleave.phase = "forward"} : (T, T) -> T
+  %a = onnx.Mul %y, %y {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %b = onnx.Add %a, %z {place.at = #place.at<phase = forward>} : (T, T) -> T
+  %c = onnx.Sub %x, %b {place.at = #place.at<phase = forward>} : (T, T) -> T
   onnx.write @y, %b : T
   onnx.write @x, %c : T
 )";
@@ -87,7 +87,7 @@ constexpr int64_t updateTensors = 3;
 constexpr const char *pool = R"(
   %x = onnx.read @x : tensor<4x32x32x32xf32>
   %y = onnx.MaxPool %x {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads_begin = array<i64: 1, 1>,
-                        pads_end = array<i64: 1, 1>, dilations = array<i64: 1, 1>, cleave.phase = "forward"}
+                        pads_end = array<i64: 1, 1>, dilations = array<i64: 1, 1>, place.at = #place.at<phase = forward>}
        : (tensor<4x32x32x32xf32>) -> tensor<4x32x16x16xf32>
   onnx.write @y, %y : tensor<4x32x16x16xf32>
 )";
@@ -102,12 +102,13 @@ std::string stepOf(int64_t samples) {
   std::string body = fmt::format("  %a0 = onnx.read @x : {}\n", rowsType);
   auto product = [&](const std::string &result, const std::string &lhs, const std::string &rhs, const char *indices,
                      const std::string &rhsType, const std::string &type) {
-    body += fmt::format("  %{} = onnx.Contract %{}, %{} {{{}, cleave.phase = \"forward\"}} : ({}, {}) -> {}\n", result,
-                        lhs, rhs, indices, rowsType, rhsType, type);
+    body +=
+        fmt::format("  %{} = onnx.Contract %{}, %{} {{{}, place.at = #place.at<phase = forward>}} : ({}, {}) -> {}\n",
+                    result, lhs, rhs, indices, rowsType, rhsType, type);
   };
   auto kernel = [&](const std::string &result, const char *op, const std::string &lhs, const std::string &rhs) {
-    body += fmt::format("  %{} = onnx.{} %{}, %{} {{cleave.phase = \"forward\"}} : ({}, {}) -> {}\n", result, op, lhs,
-                        rhs, rowsType, rowsType, rowsType);
+    body += fmt::format("  %{} = onnx.{} %{}, %{} {{place.at = #place.at<phase = forward>}} : ({}, {}) -> {}\n", result,
+                        op, lhs, rhs, rowsType, rowsType, rowsType);
   };
   for (int i = 0; i < stepLayers; ++i) {
     tensors.emplace_back(fmt::format("w{}", i), weightsType);
@@ -156,7 +157,7 @@ std::string trialModule(const std::vector<std::pair<std::string, std::string>> &
   for (const auto &[name, type] : tensors)
     parameters += fmt::format("onnx.param @{} : {} \"parameter\" {{trainable = false, fill = 0.0}}\n", name, type);
   return fmt::format(R"(
-module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
+module attributes {{place.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
                                        microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
 {}func.func @final() {{
 {}  return

@@ -28,6 +28,7 @@ if "ASAN_OPTIONS" in os.environ:
     loading = f"env LD_PRELOAD={library} ASAN_OPTIONS={os.environ['ASAN_OPTIONS']}:detect_leaks=0"
 config.substitutions.append(("%loading", loading))
 config.environment["CLEAVE_STATE_DIR"] = os.path.join(build, "test", "state")  # which plans are ours
+config.environment["CLEAVE_VERIFY_IR"] = "1"  # MLIR's verifier runs after every pass
 config.environment["COLUMNS"] = "1000"  # reports are not wrapped
 config.environment["CUDA_VISIBLE_DEVICES"] = ""  # the same on a machine with a GPU: ./dev test --gpu is for those
 config.substitutions.append(("%root", root))

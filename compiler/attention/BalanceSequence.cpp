@@ -10,7 +10,6 @@
 // position, a running sum), where the order would be seen from outside, and where random numbers are drawn along it,
 // which go by the global index.
 #include "compiler/attention/attention.h"
-#include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -131,7 +130,7 @@ struct BalanceSequence : PassWrapper<BalanceSequence, OperationPass<ModuleOp>> {
     for (auto [value, dim] : sequence.sources())
       if (tensorType(value).getDimSize(dim) % (2 * blocks)) return;
     for (auto [value, dim] : sequence.sources()) reorder(model, value, dim, blocks);
-    getOperation()->setAttr(headTailAttr, UnitAttr::get(&getContext()));
+    onnx::headTailAttr.set(getOperation());
   }
 
 private:
@@ -140,7 +139,7 @@ private:
     OpBuilder builder(model.getContext());
     builder.setInsertionPointToStart(&model.getBody().front());
     if (Operation *op = value.getDefiningOp()) builder.setInsertionPointAfter(op);
-    PhaseMarker marker(builder.getStringAttr("forward"));
+    place::Stamp marker(place::Phase::Forward);
     builder.setListener(&marker);
     Location loc = NameLoc::get(builder.getStringAttr("sequence order"));
     onnx::Formula f(builder, loc);

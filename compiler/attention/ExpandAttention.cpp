@@ -11,7 +11,6 @@
 //   keys from an earlier device (p' < p): head x head    from a later one: tail x tail     seen; the rest is hidden
 #include "compiler/attention/attention.h"
 #include "compiler/attention/block_attention.h"
-#include "compiler/attention/phase_marker.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
 
@@ -207,7 +206,7 @@ struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "attention becomes core ops on blocks of the sequence"; }
 
   void runOnOperation() override {
-    bool headTail = getOperation()->hasAttr(headTailAttr);
+    bool headTail = onnx::headTailAttr.isOn(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
@@ -215,7 +214,7 @@ struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op)) op.erase();
     }
-    getOperation()->removeAttr(headTailAttr);
+    onnx::headTailAttr.remove(getOperation());
   }
 
 private:
@@ -230,7 +229,7 @@ private:
     auto gradient = dyn_cast<onnx::AttentionGradOp>(op);
     if (!attention && !gradient) return success();
     for (Region &region : op->getRegions()) eraseDead(region);
-    PhaseMarker marker(StringAttr::get(&getContext(), partition::phaseOf(op)));
+    place::Stamp marker(place::phaseOf(op));
     OpBuilder builder(op, &marker);
     // A name of its own: a decision may know the operations of the node by theirs.
     auto name = op->getLoc()->findInstanceOf<NameLoc>();

@@ -6,7 +6,6 @@
 // Exporters mask with the type's lowest number as well as with -inf: PyTorch 2.15 writes scaled_dot_product_attention
 // so, and guards what PyTorch itself masks with -inf.
 #include "compiler/attention/attention.h"
-#include "compiler/attention/phase_marker.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -32,7 +31,7 @@ struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
       if (auto softmax = matchSoftmax(exp); softmax && softmax->zeroEmptyRows) found.push_back(*softmax);
     });
     for (Softmax &softmax : found) {
-      PhaseMarker marker(StringAttr::get(&getContext(), partition::phaseOf(softmax.max)));
+      place::Stamp marker(place::phaseOf(softmax.max));
       OpBuilder builder(softmax.max->getNextNode());
       builder.setListener(&marker);
       onnx::Formula f(builder, softmax.max.getLoc());

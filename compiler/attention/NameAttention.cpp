@@ -10,7 +10,6 @@
 // somebody else reads.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/named_model.h"
-#include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "compiler/partition/layouts.h"
@@ -67,7 +66,7 @@ public:
   }
 
   void build() {
-    PhaseMarker marker(StringAttr::get(final.getContext(), partition::phaseOf(final)));
+    place::Stamp marker(place::phaseOf(final));
     OpBuilder builder(final, &marker);
     onnx::Formula f(builder, final.getLoc());
     Value q = canonical(f, unscaledMovement(builder, query), queryPlaces);
@@ -84,8 +83,8 @@ public:
     auto op = onnx::ScaledAttentionOp::create(builder, final.getLoc(), q, k, v, bias, builder.getF64FloatAttr(scale),
                                               causal ? builder.getUnitAttr() : UnitAttr());
     // The planner knows the product of queries and keys: its split of batch and heads is this op's.
-    if (Attribute name = product->getAttr(partition::nodeAttr)) op->setAttr(partition::nodeAttr, name);
-    op->setAttr(partition::decidedFactorsAttr, decidedFactors(builder, op));
+    place::nodeAttr.copy(product, op);
+    place::decidedFactorsAttr.set(op, decidedFactors(builder, op));
     Value out = op.getOut();
     if (batchDims < 2) out = f.make<onnx::ReshapeOp>(out, withoutHeads(tensorType(out).getShape()));
     SmallVector<int64_t> perm(outPlaces.size());

@@ -5,7 +5,6 @@
 // between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/named_model.h"
-#include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "compiler/partition/layouts.h"
@@ -54,7 +53,7 @@ public:
   }
 
   void build() {
-    PhaseMarker marker(StringAttr::get(final.getContext(), partition::phaseOf(final)));
+    place::Stamp marker(place::phaseOf(final));
     OpBuilder builder(final, &marker);
     Location loc = final.getLoc();
     SmallVector<Value> xs = operands;

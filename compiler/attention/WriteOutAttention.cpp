@@ -6,7 +6,6 @@
 //   backward (Dao et al. 2022, algorithm 4): p = exp(x - stats);  dv = p^T do;  dp = do v^T
 //            dx = p * (dp - sum of do * out over the features);  dq = scale * dx k;  dk = scale * dx^T q
 #include "compiler/attention/attention.h"
-#include "compiler/attention/phase_marker.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
@@ -113,7 +112,7 @@ struct WriteOutAttention : PassWrapper<WriteOutAttention, OperationPass<ModuleOp
       if (function.isExternal()) continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
         if (!isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op)) continue;
-        PhaseMarker marker(StringAttr::get(&getContext(), partition::phaseOf(&op)));
+        place::Stamp marker(place::phaseOf(&op));
         OpBuilder builder(&op, &marker);
         if (auto forward = dyn_cast<onnx::ScaledAttentionOp>(op))
           Writer(builder, forward).forward(forward);

@@ -59,9 +59,6 @@ std::unique_ptr<mlir::Pass> createWriteOutAttention();
 // that of p' would be NaN.
 std::unique_ptr<mlir::Pass> createGuardEmptyRows();
 
-// On the module between BalanceSequence and ExpandAttention: the sequence lies in head-tail order.
-inline constexpr llvm::StringLiteral headTailAttr = "cleave.head_tail";
-
 // For cleave-opt: --recognize-attention="blocks=2" --balance-sequence --expand-attention
 void registerAttentionPasses();
 

@@ -11,9 +11,8 @@ func::FuncOp namedModel(ModuleOp module) {
     module.emitError("has no function @model: the normalize phase makes it");
     return nullptr;
   }
-  Builder builder(module.getContext());
   for (const partition::NamedOperation &named : partition::forwardOperations(model))
-    named.op->setAttr(partition::nodeAttr, builder.getStringAttr(named.name));
+    place::nodeAttr.set(named.op, named.name);
   return model;
 }
 

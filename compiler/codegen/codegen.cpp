@@ -6,6 +6,7 @@
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/memory_plan.h"
+#include "dialects/dist/Dist.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -18,7 +19,7 @@ namespace {
 
 MemoryReport memoryOf(ModuleOp module) {
   MemoryReport report;
-  auto memory = module->getAttrOfType<DictionaryAttr>("plan.memory");
+  auto memory = plan::memoryAttr.of(module);
   auto bytes = [&](StringRef name) { return memory.getAs<IntegerAttr>(name).getInt(); };
   report.parameters = bytes("parameters");
   report.gradients = bytes("gradients");
@@ -130,16 +131,16 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
   registerKernelDialects(registry);
   registry.insert<plan::PlanDialect, func::FuncDialect>();
   context->appendDialectRegistry(registry);
-  module->setAttr("cleave.mesh", StringAttr::get(context, mesh.str()));
-  SmallVector<Attribute> offloaded;
-  if (options.offloadsState) offloaded.push_back(StringAttr::get(context, "optimizer"));
-  if (options.offloadsActivations) offloaded.push_back(StringAttr::get(context, "activations"));
-  if (!offloaded.empty()) module->setAttr("cleave.offload", ArrayAttr::get(context, offloaded));
+  if (!mesh.axes.empty()) dist::meshAttr.set(module, dist::MeshAttr::get(context, mesh));
+  std::vector<std::string> offloaded;
+  if (options.offloadsState) offloaded.push_back("optimizer");
+  if (options.offloadsActivations) offloaded.push_back("activations");
+  if (!offloaded.empty()) plan::offloadAttr.set(module, offloaded);
   if (auto model = module.lookupSymbol<func::FuncOp>("model"))
     model.erase(); // the functions made from it are what runs
 
   PassManager passes(context);
-  passes.enableVerifier(false); // VerifyPlan stands at the end
+  passes.enableVerifier(false); // kernels read parts of buffers, which linalg's verifier refuses; VerifyPlan is last
   buildCodegenPipeline(passes, !options.gpu.empty(), options.foldEpilogues);
   if (failed(passes.run(module))) return failure();
   FailureOr<plan::Plan> plan = emitPlan(module, mesh);

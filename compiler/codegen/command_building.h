@@ -1,6 +1,7 @@
 // Small builders shared by the passes that make plan commands.
 #pragma once
 #include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
 #include "dialects/plan/Plan.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -16,11 +17,6 @@ inline plan::AffineOfCoordinateAttr constantAffine(mlir::OpBuilder &builder, int
 inline plan::AffineOfCoordinateAttr indexAffine(mlir::OpBuilder &builder, mlir::ArrayAttr axes, int64_t stride) {
   return plan::AffineOfCoordinateAttr::get(builder.getContext(), 0, builder.getArrayAttr({axes}),
                                            builder.getDenseI64ArrayAttr({stride}));
-}
-
-// A command that does the work of `origin`: its location and phase.
-inline void inherit(mlir::Operation *command, mlir::Operation *origin) {
-  if (mlir::Attribute phase = origin->getAttr("cleave.phase")) command->setAttr("cleave.phase", phase);
 }
 
 // Bytes of one element in a buffer.

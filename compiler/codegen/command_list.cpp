@@ -19,8 +19,8 @@ bool isProduct(Operation *op) {
 }
 
 int64_t streamOf(Operation *op) {
-  auto stream = op->getAttrOfType<IntegerAttr>("plan.stream");
-  return stream ? stream.getInt() : 0;
+  auto stream = plan::streamAttr.of(op);
+  return stream ? *stream : 0;
 }
 
 CommandList::CommandList(func::FuncOp function) {
@@ -38,9 +38,9 @@ CommandList::CommandList(func::FuncOp function) {
   llvm::DenseMap<int64_t, Operation *> recorder;             // of an event
   for (Operation &op : block) {
     auto finish = [&](Operation *waiting, auto &&self) -> void {
-      auto waits = waiting->getAttrOfType<DenseI64ArrayAttr>("plan.wait");
+      auto waits = plan::waitAttr.of(waiting);
       if (!waits) return;
-      for (int64_t event : waits.asArrayRef()) {
+      for (int64_t event : *waits) {
         Operation *awaited = recorder.lookup(event);
         if (!awaited || streamOf(awaited) == 0) continue;
         auto &queue = running[streamOf(awaited)];
@@ -53,7 +53,7 @@ CommandList::CommandList(func::FuncOp function) {
       }
     };
     if (streamOf(&op) == 0) finish(&op, finish);
-    if (auto record = op.getAttrOfType<IntegerAttr>("plan.record")) recorder[record.getInt()] = &op;
+    if (auto record = plan::recordAttr.of(&op)) recorder[*record] = &op;
     if (streamOf(&op) != 0) running[streamOf(&op)].push_back(&op);
   }
   for (auto &[stream, queue] : running)

@@ -45,11 +45,10 @@ private:
   int64_t last = 0;
 };
 
-// Whether the module's `cleave.offload` has it: "optimizer", "activations".
+// Whether the module's `plan.offload` has it: "optimizer", "activations".
 bool offloads(mlir::ModuleOp module, llvm::StringRef what);
-// Copies from the host's memory ("fetch") and to it ("evict"): an attribute of a plan.copy.
-inline constexpr llvm::StringLiteral linkAttr = "plan.link";
-mlir::Value addHostCopy(mlir::OpBuilder &builder, mlir::Value value, llvm::StringRef link, llvm::StringRef phase);
+// Copies from the host's memory ("fetch") and to it ("evict").
+mlir::Value addHostCopy(mlir::OpBuilder &builder, mlir::Value value, llvm::StringRef link, place::Phase phase);
 bool isFetch(mlir::Operation *op);
 bool isEvict(mlir::Operation *op);
 

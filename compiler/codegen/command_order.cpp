@@ -5,11 +5,7 @@
 namespace cleave::codegen {
 using namespace mlir;
 
-bool isOfPhase(Operation *op, StringRef name) {
-  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase && phase.getValue() == name;
-}
-bool isUpdate(Operation *op) { return isOfPhase(op, "update"); }
+bool isUpdate(Operation *op) { return place::hasPhase(op, place::Phase::Update); }
 bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
 bool isBetweenStages(Operation *op) {
   auto collective = dyn_cast<plan::CollectiveCommandOp>(op);

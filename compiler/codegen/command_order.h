@@ -8,7 +8,6 @@
 
 namespace cleave::codegen {
 
-bool isOfPhase(mlir::Operation *op, llvm::StringRef name); // "forward", "backward", "update"
 bool isUpdate(mlir::Operation *op);
 bool isCollective(mlir::Operation *op);    // runs on a stream of communication
 bool isBetweenStages(mlir::Operation *op); // a collective over "pp"

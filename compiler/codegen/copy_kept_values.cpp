@@ -1,7 +1,7 @@
 // CopyKeptValues: what a stage keeps for a later function of the same microbatch gets a buffer of its own, which
 // PlanMemory puts in the slot. A kept value that is a view of another, a persistent tensor or kept twice is copied.
 //
-//   func @forward.0(...) -> (tensor<4x16xf32> {cleave.kept = 3})
+//   func @forward.0(...) -> (tensor<4x16xf32> {place.kept = 3})
 //     %v = plan.view %y           %c = plan.copy %v
 //     return %v               ->  return %c
 #include "compiler/codegen/codegen.h"
@@ -24,7 +24,7 @@ struct CopyKeptValues : PassWrapper<CopyKeptValues, OperationPass<ModuleOp>> {
       if (function.isExternal()) continue;
       llvm::DenseSet<Value> taken;
       for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands()) {
-        if (!function.getResultAttr(operand.getOperandNumber(), "cleave.kept")) continue;
+        if (!place::keptAttr.ofResult(function, operand.getOperandNumber())) continue;
         Place place = placeOf(operand.get());
         Operation *definition = place.root.getDefiningOp();
         bool whole = place.offset == 0 && tensorBytes(place.root.getType()) == tensorBytes(operand.get().getType());
@@ -43,7 +43,7 @@ private:
     auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
                                             builder.getDenseI64ArrayAttr({elements}), one, one,
                                             constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
-    if (Operation *definition = value.getDefiningOp()) inherit(copy, definition);
+    if (Operation *definition = value.getDefiningOp()) place::copy(definition, copy);
     return copy.getY();
   }
 };

@@ -3,6 +3,7 @@
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/strided_view.h"
 #include "compiler/elements/element_data.h"
+#include "dialects/dist/Dist.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
@@ -47,16 +48,16 @@ private:
   plan::Command &add() {
     plan::Command &command = *fragment.add_commands();
     command.set_name(nodeName(op.getLoc()));
-    if (auto stream = op.getAttrOfType<IntegerAttr>("plan.stream")) command.set_stream(stream.getInt());
-    if (auto phase = op.getAttrOfType<StringAttr>("cleave.phase")) command.set_phase(phase.getValue().str());
+    if (auto stream = plan::streamAttr.of(&op)) command.set_stream(*stream);
+    if (const auto phase = place::of(&op).phase) command.set_phase(place::stringifyPhase(*phase).str());
     ++written;
     return command;
   }
 
   LogicalResult finish(LogicalResult emitted) {
     if (failed(emitted)) return failure();
-    auto waits = op.getAttrOfType<DenseI64ArrayAttr>("plan.wait");
-    auto record = op.getAttrOfType<IntegerAttr>("plan.record");
+    auto waits = plan::waitAttr.of(&op);
+    auto record = plan::recordAttr.of(&op);
     if (written == 0) {
       if (!record && !waits) return success();
       if (isa<plan::StoreOp>(op)) return success(); // what it would wait for is in place already
@@ -69,9 +70,9 @@ private:
       nothing.mutable_target_offset();
     }
     if (waits)
-      for (int64_t event : waits.asArrayRef())
+      for (int64_t event : *waits)
         fragment.mutable_commands(fragment.commands_size() - written)->add_wait_events(event);
-    if (record) fragment.mutable_commands(fragment.commands_size() - 1)->set_record_event(record.getInt());
+    if (record) fragment.mutable_commands(fragment.commands_size() - 1)->set_record_event(*record);
     return success();
   }
 
@@ -145,8 +146,7 @@ private:
       contract.set_activation(plan::Contract::GELU_GRADIENT);
       *contract.mutable_pre_activation() = bufferOf(op.getPreActivation());
     }
-    if (auto operations = op->getAttrOfType<StringAttr>(operationsAttribute))
-      contract.set_operations(operations.getValue().str());
+    if (auto operations = plan::operationsAttr.of(op)) contract.set_operations(operations->str());
     if (op.getSumOf())
       *(op.getSumOf() == "lhs" ? contract.mutable_lhs_sum() : contract.mutable_rhs_sum()) = bufferOf(more.front());
     return success();
@@ -357,7 +357,7 @@ private:
     collective.set_bytes(bytes);
     collective.set_sequence(op.getSequence());
     collective.set_why(op.getWhy().str());
-    for (Attribute name : tensorsOf(op)) collective.add_tensors(cast<StringAttr>(name).getValue().str());
+    for (const std::string &name : dist::tensorsAttr.of(op)) collective.add_tensors(name);
     return success();
   }
 
@@ -383,12 +383,6 @@ private:
   LogicalResult emit(plan::SendCommandOp op) { return emitTransfer(op, plan::Transfer::SEND, op.getX()); }
   LogicalResult emit(plan::ReceiveCommandOp op) { return emitTransfer(op, plan::Transfer::RECEIVE, op.getY()); }
 
-  // The names of what is moved (partition/collective_reasons.h), if they are known.
-  static ArrayRef<Attribute> tensorsOf(Operation *op) {
-    auto names = op->getAttrOfType<ArrayAttr>("cleave.tensors");
-    return names ? names.getValue() : ArrayRef<Attribute>();
-  }
-
   template <typename Op> LogicalResult emitTransfer(Op op, plan::Transfer::Direction direction, Value value) {
     plan::Transfer &transfer = *add().mutable_transfer();
     transfer.set_direction(direction);
@@ -396,13 +390,9 @@ private:
     *transfer.mutable_buffer() = bufferOf(value);
     transfer.set_tag(static_cast<int32_t>(op.getTag()));
     transfer.set_why(op.getWhy().str());
-    for (Attribute name : tensorsOf(op)) transfer.set_tensor(cast<StringAttr>(name).getValue().str());
-    auto number = [&](StringRef name) {
-      auto value = op->template getAttrOfType<IntegerAttr>(name);
-      return value ? static_cast<int32_t>(value.getInt()) : 0;
-    };
-    transfer.set_channel(number("cleave.channel"));
-    transfer.set_buffers(number("cleave.buffers"));
+    for (const std::string &name : dist::tensorsAttr.of(op)) transfer.set_tensor(name);
+    transfer.set_channel(static_cast<int32_t>(dist::channelAttr.of(op).value_or(0)));
+    transfer.set_buffers(static_cast<int32_t>(dist::buffersAttr.of(op).value_or(0)));
     return success();
   }
 
@@ -438,10 +428,10 @@ LogicalResult emitCommand(Operation &op, const EmissionContext &context, plan::F
 
 int64_t addressOf(Value value) {
   if (auto result = dyn_cast<OpResult>(value))
-    return result.getOwner()->getAttrOfType<DenseI64ArrayAttr>("plan.offsets")[result.getResultNumber()];
+    return (*plan::offsetsAttr.of(result.getOwner()))[result.getResultNumber()];
   auto argument = cast<BlockArgument>(value);
   auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  return function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset").getInt();
+  return *plan::offsetAttr.of(function, argument.getArgNumber());
 }
 
 plan::Buffer bufferOf(Value value) {
@@ -450,8 +440,9 @@ plan::Buffer bufferOf(Value value) {
   buffer.set_on_host(place >= runtime::hostMemory);
   buffer.set_offset(place - (buffer.on_host() ? runtime::hostMemory : 0));
   auto function = value.getParentRegion()->getParentOfType<func::FuncOp>();
-  if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region")) {
-    int64_t begin = buffer.on_host() ? region[4] : region[0], bytes = buffer.on_host() ? region[5] : region[1];
+  if (auto region = plan::slotRegionAttr.of(function)) {
+    int64_t begin = buffer.on_host() ? (*region)[4] : (*region)[0],
+            bytes = buffer.on_host() ? (*region)[5] : (*region)[1];
     if (place >= begin && place < begin + bytes) {
       buffer.set_offset(place - begin);
       buffer.set_in_slot(true);

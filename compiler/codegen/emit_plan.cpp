@@ -103,9 +103,9 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
                   .Default(plan::Parameter::PARAMETER);
   out.set_role(role);
   out.set_trainable(param.getTrainable());
-  if (auto since = param->getAttrOfType<IntegerAttr>(onnx::sinceName)) out.set_since(since.getInt());
+  if (auto since = onnx::sinceAttr.of(param)) out.set_since(*since);
   out.set_snapshot(role != plan::Parameter::ACCUMULATOR);
-  auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset").asArrayRef();
+  auto offsets = *plan::programOffsetsAttr.of(param);
   out.set_on_host(isOnHost(param));
   int64_t begin = isOnHost(param) ? runtime::hostMemory : 0;
   if (programs == 1) {
@@ -116,7 +116,7 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
   }
   setOriginal(param, out);
   if (auto user = param.getUsedBy()) out.set_used_by(user->str());
-  auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
+  auto pieces = onnx::piecesAttr.of(param);
   return pieces ? emitPieces(param, pieces, out) : setSource(param, out);
 }
 
@@ -126,8 +126,7 @@ void emitKernel(plan::KernelOp kernel, plan::Kernel &out) {
   out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
   out.set_num_scalars(kernel.getScalarArguments().size());
   if (auto description = kernel.getDescription()) out.set_description(description->str());
-  if (auto operations = kernel->getAttrOfType<StringAttr>(operationsAttribute))
-    out.set_operations(operations.getValue().str());
+  if (auto operations = plan::operationsAttr.of(kernel)) out.set_operations(operations->str());
   out.set_flat(kernel.getFlat());
   auto addBuffer = [&](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -153,9 +152,9 @@ public:
     for (auto param : module.getOps<onnx::ParamOp>())
       if (auto offset = offsetIn(param, number, programs))
         context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = *offset;
-    program.set_arena_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes")[number]);
-    program.set_host_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.host_bytes")[number]);
-    program.set_persistent_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.persistent_bytes")[number]);
+    program.set_arena_bytes((*plan::arenaBytesAttr.of(module))[number]);
+    program.set_host_bytes((*plan::hostBytesAttr.of(module))[number]);
+    program.set_persistent_bytes((*plan::persistentBytesAttr.of(module))[number]);
     for (auto function : module.getOps<func::FuncOp>()) {
       if (programOf(function) != number) continue;
       fragments[FlatSymbolRefAttr::get(function.getSymNameAttr())] = program.fragments_size();
@@ -167,21 +166,20 @@ public:
 private:
   LogicalResult writeFragment(func::FuncOp function) {
     plan::Fragment &fragment = *program.add_fragments();
-    auto name = function->getAttrOfType<StringAttr>("cleave.fragment"); // where a symbol of that name is taken
-    fragment.set_name((name ? name.getValue() : function.getSymName()).str());
-    if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region")) {
-      fragment.set_slot_region(static_cast<int32_t>(region[3]));
-      while (program.slot_regions_size() <= region[3]) program.add_slot_regions();
-      plan::SlotRegion &out = *program.mutable_slot_regions(static_cast<int>(region[3]));
-      out.set_offset(region[0]);
-      out.set_bytes(region[1]);
-      out.set_count(static_cast<int32_t>(region[2]));
-      out.set_host_offset(region[4] - runtime::hostMemory);
-      out.set_host_bytes(region[5]);
+    auto name = place::fragmentAttr.of(function); // where a symbol of that name is taken
+    fragment.set_name((name ? *name : function.getSymName()).str());
+    if (auto region = plan::slotRegionAttr.of(function)) {
+      fragment.set_slot_region(static_cast<int32_t>((*region)[3]));
+      while (program.slot_regions_size() <= (*region)[3]) program.add_slot_regions();
+      plan::SlotRegion &out = *program.mutable_slot_regions(static_cast<int>((*region)[3]));
+      out.set_offset((*region)[0]);
+      out.set_bytes((*region)[1]);
+      out.set_count(static_cast<int32_t>((*region)[2]));
+      out.set_host_offset((*region)[4] - runtime::hostMemory);
+      out.set_host_bytes((*region)[5]);
     }
     for (BlockArgument argument : function.getArguments())
-      if (!function.getArgAttr(argument.getArgNumber(), "cleave.kept") &&
-          failed(writeArgument(function, argument, fragment)))
+      if (!place::keptAttr.of(function, argument.getArgNumber()) && failed(writeArgument(function, argument, fragment)))
         return failure();
     Block &block = function.getBody().front();
     for (Operation &op : block) {
@@ -195,10 +193,10 @@ private:
       if (failed(emitCommand(op, context, fragment))) return failure();
     }
     for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {
-      if (function.getResultAttr(i, "cleave.kept")) continue;
+      if (place::keptAttr.ofResult(function, i)) continue;
       plan::OutputBinding &output = *fragment.add_outputs();
-      auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
-      output.set_name(name ? name.getValue().str() : "result" + std::to_string(i));
+      auto name = onnx::nameAttr.ofResult(function, i);
+      output.set_name(name ? name->str() : "result" + std::to_string(i));
       *output.mutable_buffer() = bufferOf(value);
     }
     return success();
@@ -206,8 +204,8 @@ private:
 
   // The attribute that BuildRoutines leaves.
   LogicalResult writeRoutines() {
-    auto routines = module->getAttrOfType<ArrayAttr>("cleave.routines");
-    if (!routines) return module.emitError("has no cleave.routines: run build-routines first");
+    auto routines = place::routinesAttr.of(module);
+    if (!routines) return module.emitError("has no place.routines: run build-routines first");
     for (auto routine : routines.getAsRange<DictionaryAttr>()) {
       if (routine.getAs<IntegerAttr>("program").getInt() != number) continue;
       plan::Routine &out = *program.add_routines();
@@ -232,8 +230,7 @@ private:
 
   // How an input lies over the mesh: MaterializeCollectives leaves it on the argument.
   dist::Sharding inputLayout(func::FuncOp function, BlockArgument argument) const {
-    if (auto layout = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "cleave.layout"))
-      return layout.getSharding();
+    if (auto layout = dist::layoutAttr.of(function, argument.getArgNumber())) return layout.getSharding();
     return dist::Sharding::replicated(cast<RankedTensorType>(argument.getType()).getRank());
   }
 
@@ -241,7 +238,7 @@ private:
     unsigned number = argument.getArgNumber();
     if (Attribute key = hostScalarKey(function, number)) {
       if (!hosts.insert(key).second) return success(); // another fragment has it
-      auto host = cast<StringAttr>(function.getArgAttr(number, "cleave.host")).getValue();
+      const StringRef host = *onnx::hostAttr.of(function, number);
       auto kind = llvm::StringSwitch<std::optional<plan::HostScalar::Kind>>(host)
                       .Case("learning_rate", plan::HostScalar::LEARNING_RATE)
                       .Case("one_minus_power", plan::HostScalar::ONE_MINUS_POWER)
@@ -250,15 +247,14 @@ private:
       if (!kind) return function.emitOpError() << "asks the host for '" << host << "', which nobody computes";
       plan::HostScalar &scalar = *program.add_host_scalars();
       scalar.set_kind(*kind);
-      if (auto base = function.getArgAttrOfType<FloatAttr>(number, "cleave.base"))
-        scalar.set_base(base.getValueAsDouble());
-      if (auto since = function.getArgAttrOfType<IntegerAttr>(number, onnx::sinceName)) scalar.set_since(since.getInt());
+      if (auto base = onnx::baseAttr.of(function, number)) scalar.set_base(*base);
+      if (auto since = onnx::sinceAttr.of(function, number)) scalar.set_since(*since);
       *scalar.mutable_buffer() = bufferOf(argument);
       return success();
     }
     plan::InputBinding &input = *fragment.add_inputs();
-    if (auto name = function.getArgAttrOfType<StringAttr>(number, "onnx.name")) input.set_name(name.str());
-    if (auto role = function.getArgAttrOfType<StringAttr>(number, "cleave.role")) input.set_label(role == "label");
+    if (auto name = onnx::nameAttr.of(function, number)) input.set_name(name->str());
+    input.set_label(onnx::labelAttr.of(function, number));
     *input.mutable_buffer() = bufferOf(argument);
     if (int64_t dim = onnx::sampleDim(function, number); dim >= 0)
       input.set_sample_dim(dim);

@@ -6,7 +6,7 @@
 //   dist.send %y {to = 1, tag = 3}   ->  plan.send %y {peer = the device with pp coordinate 1, tag = 3}
 //
 // The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them. A collective between
-// pipeline ranks brings along the number (`cleave.order`) that orders it among those and the transfers.
+// pipeline ranks brings along the number (`dist.order`) that orders it among those and the transfers.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/persistent_layout.h"
@@ -55,12 +55,11 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
 
   void runOnOperation() override {
-    FailureOr<dist::Mesh> mesh = meshOfModule(getOperation());
-    if (failed(mesh)) return signalPassFailure();
+    const dist::Mesh mesh = meshOfModule(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       llvm::StringMap<int64_t> positions;
       for (Operation &op : llvm::make_early_inc_range(function.getOps())) {
-        if (lowerTransfer(&op, *mesh)) continue;
+        if (lowerTransfer(&op, mesh)) continue;
         auto description = describe(&op);
         if (!description) {
           if (isa<dist::DistDialect>(op.getDialect()) && !isa<dist::OwnPartOp>(op)) {
@@ -77,9 +76,9 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
             builder.getStringAttr(description->reduce), builder.getDenseI64ArrayAttr(description->dims),
             builder.getDenseI64ArrayAttr(description->splitDims), why ? why : builder.getStringAttr(""),
             builder.getI64IntegerAttr(positions[groupName(axes)]++));
-        if (auto order = op.getAttrOfType<IntegerAttr>("cleave.order")) command.setSequence(order.getInt());
-        inherit(command, &op);
-        if (Attribute tensors = op.getAttr("cleave.tensors")) command->setAttr("cleave.tensors", tensors);
+        if (auto order = dist::orderAttr.of(&op)) command.setSequence(*order);
+        place::copy(&op, command);
+        dist::tensorsAttr.copy(&op, command);
         op.replaceAllUsesWith(command.getResults());
         op.erase();
       }
@@ -106,9 +105,10 @@ private:
   }
 
   static void inheritChannel(Operation *command, Operation *origin) {
-    inherit(command, origin);
-    for (StringRef name : {"cleave.channel", "cleave.buffers", "cleave.tensors"})
-      if (Attribute value = origin->getAttr(name)) command->setAttr(name, value);
+    place::copy(origin, command);
+    dist::channelAttr.copy(origin, command);
+    dist::buffersAttr.copy(origin, command);
+    dist::tensorsAttr.copy(origin, command);
   }
 
   static bool lowerTransfer(Operation *op, const dist::Mesh &mesh) {

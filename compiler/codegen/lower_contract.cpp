@@ -34,7 +34,7 @@ void copyInto(OpBuilder &builder, Operation *origin, Operand &operand, const Ind
       builder.getDenseI64ArrayAttr(sizes), builder.getDenseI64ArrayAttr(strides),
       builder.getDenseI64ArrayAttr(rowMajorStrides(sizes)), constantAffine(builder, operand.view.offset),
       builder.getI64IntegerAttr(0), FloatAttr());
-  inherit(copy, origin);
+  place::copy(origin, copy);
   operand.view.base = copy.getY();
   operand.view.offset = 0;
 }
@@ -63,7 +63,7 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
       contraction.sizes[index] = size;
   contraction.lhs = stridesByIndex(count, lhs.indices, lhs.view.strides);
   contraction.rhs = stridesByIndex(count, rhs.indices, rhs.view.strides);
-  if (op->hasAttr(kMajorAttr)) {
+  if (onnx::kMajorAttr.isOn(op)) {
     contraction.alignment = onnx::eightBitAlignment;
     contraction.copiesLhs = lhs.view.offset % onnx::eightBitAlignment != 0;
     contraction.copiesRhs = rhs.view.offset % onnx::eightBitAlignment != 0;
@@ -89,7 +89,7 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
       builder.getDenseI64ArrayAttr(layout.outStrides), builder.getI64IntegerAttr(lhs.view.offset),
       builder.getI64IntegerAttr(rhs.view.offset),
       isParameter(rhs.view.base, symbols) ? builder.getUnitAttr() : UnitAttr(), StringAttr(), UnitAttr(), StringAttr());
-  inherit(product, op);
+  place::copy(op, product);
   if (!layout.copyOut) return product.getY();
 
   llvm::SmallVector<int64_t, 6> sizes(productType.getShape()), targetStrides;
@@ -98,7 +98,7 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
       builder, op.getLoc(), resultType, product.getY(), builder.getDenseI64ArrayAttr(sizes),
       builder.getDenseI64ArrayAttr(rowMajorStrides(sizes)), builder.getDenseI64ArrayAttr(targetStrides),
       constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
-  inherit(copy, op);
+  place::copy(op, copy);
   return copy.getY();
 }
 
@@ -106,8 +106,6 @@ LoweredProduct::LoweredProduct(OpBuilder place, onnx::ContractOp contract, const
   Recorder recorder(made);
   place.setListener(&recorder);
   command = lowerContract(place, contract, symbols).getDefiningOp<plan::ContractCommandOp>();
-  if (command)
-    if (Attribute again = contract->getAttr("cleave.again")) command->setAttr("cleave.again", again);
 }
 
 void LoweredProduct::undo() {

@@ -8,10 +8,6 @@
 
 namespace cleave::codegen {
 
-// On a product of 8 bits for cuBLASLt (cuda/eight_bit_products.cpp): what it sums over must lie innermost in both
-// operands, everything else at multiples of `onnx::eightBitAlignment` elements.
-inline constexpr llvm::StringLiteral kMajorAttr = "cleave.k_major";
-
 // Builds the commands at the builder's place and returns the result; the op itself is left for the caller to erase.
 // `symbols`: the module's, where it reads a parameter.
 mlir::Value lowerContract(mlir::OpBuilder &builder, onnx::ContractOp op, const mlir::SymbolTable &symbols);

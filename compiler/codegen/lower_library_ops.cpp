@@ -146,7 +146,7 @@ template <typename Attention> void lowerAttention(OpBuilder &builder, Attention 
       builder.getDenseI64ArrayAttr(k.strides), builder.getDenseI64ArrayAttr(v.strides),
       builder.getDenseI64ArrayAttr(biasStrides), builder.getDenseI64ArrayAttr(gradientStrides),
       builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(), op.getCausalAttr());
-  inherit(command, op);
+  place::copy(op, command);
   for (auto [old, value] : llvm::zip_equal(made, command.getYs())) {
     old.replaceAllUsesWith(value);
     for (Value unused = old; unused.getDefiningOp() != op;) { // movement that the command has done
@@ -241,7 +241,7 @@ Value lowerComputing(OpBuilder &builder, Operation *op, const SymbolTable &symbo
 bool isMovement(Operation *op) { return isa<onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ReshapeOp>(op); }
 
 void replace(Operation *op, Value value) {
-  inherit(value.getDefiningOp(), op);
+  place::copy(op, value.getDefiningOp());
   op->getResult(0).replaceAllUsesWith(value);
   op->erase();
 }
@@ -250,12 +250,12 @@ void replace(Operation *op, Value value) {
 void checkLoss(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &result : terminator->getOpOperands()) {
-    auto name = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), "onnx.name");
-    if (!name || name != "loss") continue;
+    auto name = onnx::nameAttr.ofResult(function, result.getOperandNumber());
+    if (name != StringRef("loss")) continue;
     OpBuilder builder(terminator);
-    auto check = plan::CheckFiniteCommandOp::create(builder, NameLoc::get(name), result.get(),
+    auto check = plan::CheckFiniteCommandOp::create(builder, NameLoc::get(builder.getStringAttr(*name)), result.get(),
                                                     builder.getStringAttr("the loss"));
-    if (Operation *maker = result.get().getDefiningOp()) inherit(check, maker);
+    if (Operation *maker = result.get().getDefiningOp()) place::copy(maker, check);
   }
 }
 
@@ -275,7 +275,7 @@ LogicalResult lowerFunction(func::FuncOp function, const SymbolTable &symbols) {
     OpBuilder builder(&op);
     if (auto write = dyn_cast<onnx::WriteOp>(op)) {
       auto store = plan::StoreOp::create(builder, op.getLoc(), write.getValue(), write.getParamAttr(), UnitAttr());
-      inherit(store, &op);
+      place::copy(&op, store);
       op.erase();
     } else if (Value value = lowerComputing(builder, &op, symbols)) {
       replace(&op, value);

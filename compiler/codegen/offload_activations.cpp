@@ -1,5 +1,5 @@
 // OffloadActivations: what the forward pass keeps for the backward pass lies in the host's memory in between
-// (`cleave.offload` of the module has "activations").
+// (`plan.offload` of the module has "activations").
 //
 //   %a = plan.launch @gelu ...                    %a = plan.launch @gelu ...
 //                                                 %h = plan.copy %a {plan.link = "evict"}    a buffer in the host's
@@ -10,9 +10,9 @@
 //
 // Between a pipeline stage's functions it lies in slots: then in those that the host has, one a microbatch in flight.
 //
-//   @forward.0 returns %a {cleave.kept = 3}   ->   %h = plan.copy %a {plan.link = "evict"}, returns %h {cleave.kept =
+//   @forward.0 returns %a {place.kept = 3}   ->   %h = plan.copy %a {plan.link = "evict"}, returns %h {place.kept =
 //   3}
-//   @backward.0(%a {cleave.kept = 3})         ->   %b = plan.copy %a {plan.link = "fetch"} before its first use
+//   @backward.0(%a {place.kept = 3})         ->   %b = plan.copy %a {plan.link = "fetch"} before its first use
 //
 // Only values that are small beside all of them, or wanted again soon after their last use, stay: near the loss there
 // is no time to bring them away and back.
@@ -28,12 +28,9 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-constexpr int64_t smallestPart = 1024; // of all bytes kept
+using place::Phase;
 
-StringRef phaseOf(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase ? phase.getValue() : StringRef();
-}
+constexpr int64_t smallestPart = 1024; // of all bytes kept
 
 // Made from parameters and constants alone: made again rather than moved.
 bool isMadeFromParameters(Operation *op) {
@@ -53,7 +50,7 @@ bool isMadeHere(Value root) {
 void fetchFor(Value away, Value root, Operation *first, ArrayRef<OpOperand *> uses) {
   OpBuilder builder(first);
   llvm::DenseMap<Value, Value> views; // the same view of what came back
-  views[root] = addHostCopy(builder, away, "fetch", "backward");
+  views[root] = addHostCopy(builder, away, "fetch", Phase::Backward);
   auto viewOf = [&](Value value, auto &&self) -> Value {
     if (Value known = views.lookup(value)) return known;
     auto view = value.getDefiningOp<plan::ViewOp>();
@@ -67,7 +64,7 @@ void fetchFor(Value away, Value root, Operation *first, ArrayRef<OpOperand *> us
 Value evictAfter(Value value) {
   OpBuilder builder(value.getContext());
   builder.setInsertionPointAfterValue(value);
-  return addHostCopy(builder, value, "evict", "forward");
+  return addHostCopy(builder, value, "evict", Phase::Forward);
 }
 
 // A step without pipeline stages: both passes are in one function.
@@ -102,7 +99,7 @@ private:
   int64_t beginOfBackward() {
     int64_t product = list.end(), any = list.end();
     for (Operation &op : function.getBody().front()) {
-      if (phaseOf(&op) != "backward") continue;
+      if (!place::hasPhase(&op, Phase::Backward)) continue;
       any = std::min(any, list.position(&op));
       if (isProduct(&op)) product = std::min(product, list.position(&op));
     }
@@ -114,7 +111,7 @@ private:
     commandsUpTo.push_back(0); // position 0: arguments
     for (Operation &op : function.getBody().front()) {
       const bool isCommand = !isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op) &&
-                             (phaseOf(&op) == "forward" || phaseOf(&op) == "backward");
+                             (place::hasPhase(&op, Phase::Forward) || place::hasPhase(&op, Phase::Backward));
       commandsUpTo.push_back(commandsUpTo.back() + isCommand);
     }
   }
@@ -131,10 +128,10 @@ private:
     int64_t last = list.position(root);
     for (OpOperand *use : list.usesOf(root)) {
       Operation *user = use->getOwner();
-      StringRef phase = phaseOf(user);
-      if (phase == "forward" || (phase == "backward" && list.position(user) < backward)) {
+      const auto phase = place::of(user).phase;
+      if (phase == Phase::Forward || (phase == Phase::Backward && list.position(user) < backward)) {
         last = std::max(last, list.position(user));
-      } else if (phase == "backward" || !runsEarly(user)) { // a kernel of the backward pass may end in an update
+      } else if (phase == Phase::Backward || !runsEarly(user)) { // a kernel of the backward pass may end in an update
         if (!kept.back || user->isBeforeInBlock(kept.back)) kept.back = user;
         kept.uses.push_back(use);
       }
@@ -156,8 +153,8 @@ private:
 class StageOffloading {
 public:
   explicit StageOffloading(ArrayRef<func::FuncOp> functions) {
-    auto slots = functions.front()->getAttrOfType<IntegerAttr>("cleave.slots");
-    othersBetween = slots && slots.getInt() > 1;
+    auto slots = place::slotsAttr.of(functions.front());
+    othersBetween = slots && *slots > 1;
     for (func::FuncOp function : functions) collect(function, CommandList(function));
   }
 
@@ -190,7 +187,7 @@ private:
 
   void collect(func::FuncOp function, const CommandList &list) {
     for (BlockArgument argument : function.getArguments()) {
-      auto number = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "cleave.kept");
+      auto number = place::keptAttr.of(function, argument.getArgNumber());
       if (!number) continue;
       Reader reader{argument, nullptr, 0, list.end(), {}};
       for (OpOperand *use : list.usesOf(argument)) {
@@ -201,19 +198,19 @@ private:
         }
         reader.uses.push_back(use);
       }
-      if (reader.first) all[number.getInt()].readers.push_back(std::move(reader));
+      if (reader.first) all[*number].readers.push_back(std::move(reader));
     }
     for (OpOperand &result : function.getBody().front().getTerminator()->getOpOperands()) {
-      auto number = function.getResultAttrOfType<IntegerAttr>(result.getOperandNumber(), "cleave.kept");
+      auto number = place::keptAttr.ofResult(function, result.getOperandNumber());
       if (!number) continue;
-      Kept &kept = all[number.getInt()];
+      Kept &kept = all[*number];
       Value root = placeOf(result.get()).root;
       int64_t last = list.position(root);
       for (OpOperand *use : list.usesOf(root))
         if (use->getOwner() != result.getOwner()) last = std::max(last, list.position(use->getOwner()));
       kept.bytes = tensorBytes(root.getType());
       kept.results.push_back(&result);
-      kept.isOfForwardPass &= isMadeHere(root) && phaseOf(root.getDefiningOp()) == "forward";
+      kept.isOfForwardPass &= isMadeHere(root) && place::hasPhase(root.getDefiningOp(), Phase::Forward);
       kept.left = list.end() - last;
       kept.pass = list.end();
     }
@@ -237,11 +234,11 @@ struct OffloadActivations : PassWrapper<OffloadActivations, OperationPass<Module
 
   void runOnOperation() override {
     if (!offloads(getOperation(), "activations")) return;
-    llvm::MapVector<std::pair<int64_t, Attribute>, SmallVector<func::FuncOp>> stages; // by program and region
+    llvm::MapVector<std::pair<int64_t, StringRef>, SmallVector<func::FuncOp>> stages; // by program and region
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      if (Attribute region = function->getAttr("cleave.region"))
-        stages[{programOf(function), region}].push_back(function);
+      if (auto region = place::regionAttr.of(function))
+        stages[{programOf(function), *region}].push_back(function);
       else
         Offloading(function).run();
     }

@@ -1,4 +1,4 @@
-// OffloadState: optimizer state lies in the host's memory, and what needs it gets copies (`cleave.offload` of the
+// OffloadState: optimizer state lies in the host's memory, and what needs it gets copies (`plan.offload` of the
 // module has "optimizer").
 //
 //   %m = onnx.read @exp_avg                         %m = onnx.read @exp_avg           its place is in the host's memory
@@ -61,8 +61,7 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
       for (auto store : llvm::make_early_inc_range(function.getOps<plan::StoreOp>()))
         if (used.contains(store.getParamAttr())) store->setOperand(0, copyAfter(store.getValue(), "evict").getY());
     for (auto param : getOperation().getOps<onnx::ParamOp>())
-      if (used.contains(FlatSymbolRefAttr::get(param.getSymNameAttr())))
-        param->setAttr(onHostAttr, UnitAttr::get(&getContext()));
+      if (used.contains(FlatSymbolRefAttr::get(param.getSymNameAttr()))) plan::onHostAttr.set(param);
   }
 
 private:
@@ -71,35 +70,32 @@ private:
   static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
     OpBuilder builder(value.getContext());
     builder.setInsertionPointAfterValue(value);
-    return addHostCopy(builder, value, link, "update").getDefiningOp<plan::CopyCommandOp>();
+    return addHostCopy(builder, value, link, place::Phase::Update).getDefiningOp<plan::CopyCommandOp>();
   }
 };
 
 } // namespace
 
-bool offloads(ModuleOp module, StringRef what) {
-  auto offload = module->getAttrOfType<ArrayAttr>("cleave.offload");
-  return offload && llvm::is_contained(offload, StringAttr::get(module.getContext(), what));
-}
+bool offloads(ModuleOp module, StringRef what) { return llvm::is_contained(plan::offloadAttr.of(module), what); }
 
-Value addHostCopy(OpBuilder &builder, Value value, StringRef link, StringRef phase) {
+Value addHostCopy(OpBuilder &builder, Value value, StringRef link, place::Phase phase) {
   auto one = builder.getDenseI64ArrayAttr({1});
   int64_t elements = cast<RankedTensorType>(value.getType()).getNumElements();
   auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
                                           builder.getDenseI64ArrayAttr({elements}), one, one,
                                           constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
-  copy->setAttr("cleave.phase", builder.getStringAttr(phase));
-  copy->setAttr(linkAttr, builder.getStringAttr(link));
+  place::setPhase(copy, phase);
+  plan::linkAttr.set(copy, link);
   return copy.getY();
 }
 
 bool isFetch(Operation *op) {
-  auto link = op->getAttrOfType<StringAttr>(linkAttr);
-  return link && link.getValue() == "fetch";
+  auto link = plan::linkAttr.of(op);
+  return link && *link == "fetch";
 }
 bool isEvict(Operation *op) {
-  auto link = op->getAttrOfType<StringAttr>(linkAttr);
-  return link && link.getValue() == "evict";
+  auto link = plan::linkAttr.of(op);
+  return link && *link == "evict";
 }
 
 std::unique_ptr<Pass> createOffloadState() { return std::make_unique<OffloadState>(); }

@@ -7,7 +7,7 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-bool isBackward(Operation *op) { return isOfPhase(op, "backward"); }
+bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backward); }
 
 bool isCompute(Operation *op) {
   return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;

@@ -8,22 +8,16 @@ namespace cleave::codegen {
 using namespace mlir;
 
 Attribute hostScalarKey(func::FuncOp function, unsigned argument) {
-  auto kind = function.getArgAttr(argument, "cleave.host");
-  if (!kind) return {};
-  auto type = TypeAttr::get(function.getArgument(argument).getType());
-  SmallVector<Attribute> key{kind, type};
-  for (StringRef name : {StringRef("cleave.base"), StringRef(onnx::sinceName)})
+  if (!onnx::hostAttr.of(function, argument)) return {};
+  SmallVector<Attribute> key{TypeAttr::get(function.getArgument(argument).getType())};
+  for (StringRef name : {onnx::hostAttr.name(), onnx::baseAttr.name(), onnx::sinceAttr.name()})
     if (Attribute value = function.getArgAttr(argument, name)) key.push_back(value);
   return ArrayAttr::get(function.getContext(), key);
 }
 
-FailureOr<dist::Mesh> meshOfModule(ModuleOp module) {
-  dist::Mesh mesh;
-  auto text = module->getAttrOfType<StringAttr>("cleave.mesh");
-  if (!text || text.getValue().empty()) return mesh;
-  std::string error;
-  if (!dist::Mesh::parse(text.str(), mesh, error)) return module.emitError("cleave.mesh: ") << error;
-  return mesh;
+dist::Mesh meshOfModule(ModuleOp module) {
+  dist::MeshAttr mesh = dist::meshAttr.of(module);
+  return mesh ? mesh.getMesh() : dist::Mesh();
 }
 
 dist::Sharding homeLayout(onnx::ParamOp param) {
@@ -32,10 +26,7 @@ dist::Sharding homeLayout(onnx::ParamOp param) {
   return dist::Sharding::replicated(cast<RankedTensorType>(param.getType()).getRank());
 }
 
-int64_t programOf(func::FuncOp function) {
-  auto program = function->getAttrOfType<IntegerAttr>("cleave.program");
-  return program ? program.getInt() : 0;
-}
+int64_t programOf(func::FuncOp function) { return place::programAttr.of(function).value_or(0); }
 
 int64_t programCount(ModuleOp module) {
   int64_t count = 1;
@@ -44,20 +35,19 @@ int64_t programCount(ModuleOp module) {
 }
 
 SmallVector<int64_t> holdersOf(onnx::ParamOp param, int64_t programs) {
-  if (auto holders = param->getAttrOfType<DenseI64ArrayAttr>("cleave.programs"))
-    return SmallVector<int64_t>(holders.asArrayRef());
+  if (auto holders = place::programsAttr.of(param)) return SmallVector<int64_t>(*holders);
   return llvm::to_vector(llvm::seq<int64_t>(0, programs));
 }
 
 std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs) {
-  auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset");
+  auto offsets = plan::programOffsetsAttr.of(param);
   SmallVector<int64_t> holders = holdersOf(param, programs);
   auto holder = llvm::find(holders, program);
   if (!offsets || holder == holders.end()) return std::nullopt;
-  return offsets[holder - holders.begin()];
+  return (*offsets)[static_cast<size_t>(holder - holders.begin())];
 }
 
-bool isOnHost(onnx::ParamOp param) { return param->hasAttr(onHostAttr); }
+bool isOnHost(onnx::ParamOp param) { return plan::onHostAttr.isOn(param); }
 
 int64_t PersistentLayout::take(int64_t bytes, int64_t &end) {
   int64_t offset = end;
@@ -66,8 +56,7 @@ int64_t PersistentLayout::take(int64_t bytes, int64_t &end) {
 }
 
 LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
-  FailureOr<dist::Mesh> mesh = meshOfModule(module);
-  if (failed(mesh)) return failure();
+  const dist::Mesh mesh = meshOfModule(module);
   Builder builder(module.getContext());
   int64_t programs = programCount(module);
   std::pair<StringRef, int64_t MemoryReport::*> roles[] = {{"parameter", &MemoryReport::parameters},
@@ -85,7 +74,7 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
       auto type = cast<RankedTensorType>(param.getType());
       std::vector<int64_t> local;
       std::string error;
-      if (!dist::localShape(*mesh, homeLayout(param), type.getShape().vec(), local, error))
+      if (!dist::localShape(mesh, homeLayout(param), type.getShape().vec(), local, error))
         return param.emitOpError("cannot be split over the mesh: ") << error;
       Slot slot{0, elementBytes(type.getElementType())};
       for (int64_t size : local) slot.bytes *= size;
@@ -94,10 +83,10 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
       if (!llvm::is_contained(holders, program)) continue;
       slot.offset = isOnHost(param) ? runtime::hostMemory + take(slot.bytes, hostEnd) : take(slot.bytes, end);
       params[FlatSymbolRefAttr::get(param.getSymNameAttr())] = slot;
-      if (auto before = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset"); before && program != holders.front())
-        offsets.assign(before.asArrayRef().begin(), before.asArrayRef().end());
+      if (auto before = plan::programOffsetsAttr.of(param); before && program != holders.front())
+        offsets.assign(before->begin(), before->end());
       offsets.push_back(slot.offset);
-      param->setAttr("plan.offset", builder.getDenseI64ArrayAttr(offsets));
+      plan::programOffsetsAttr.set(param, offsets);
     }
     memory.*share += end - begin;
   }

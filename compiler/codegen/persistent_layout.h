@@ -4,9 +4,9 @@
 //   mask : plan.constant tensor<16x16xi1>                              -> 256 bytes after the parameters
 //
 // Each program (a coordinate along "pp"; one without pipelines) has a part of its own, with what it holds: a
-// parameter's `cleave.programs` (absent: all), the functions whose `cleave.program` it is.
+// parameter's `place.programs` (absent: all), the functions whose `place.program` it is.
 //
-// A tensor marked `cleave.on_host` (OffloadState) has its slot in the device's host memory, at a place
+// A tensor marked `plan.on_host` (OffloadState) has its slot in the device's host memory, at a place
 // (runtime/plan/routine.h) from hostMemory on.
 //
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
@@ -26,9 +26,9 @@ struct Slot {
 
 class PersistentLayout {
 public:
-  // Reads the mesh from the module's "cleave.mesh" (absent: one device), appends to the plan.offset of every onnx.param
-  // the program holds, and finds the host scalars and constants of its functions. Fails where a shard does not divide
-  // evenly.
+  // Reads the mesh from the module's dist.mesh (absent: one device), appends to the plan.program_offsets of every
+  // onnx.param the program holds, and finds the host scalars and constants of its functions. Fails where a shard does
+  // not divide evenly.
   mlir::LogicalResult layOut(mlir::ModuleOp module, int64_t program);
 
   std::optional<Slot> ofParam(mlir::FlatSymbolRefAttr name) const;
@@ -52,8 +52,7 @@ private:
 int64_t programOf(mlir::func::FuncOp function);
 int64_t programCount(mlir::ModuleOp module);
 llvm::SmallVector<int64_t> holdersOf(onnx::ParamOp param, int64_t programs);
-// Whether it lies in the devices' host memory: a unit attribute of the parameter.
-inline constexpr llvm::StringLiteral onHostAttr = "cleave.on_host";
+// Whether it lies in the devices' host memory.
 bool isOnHost(onnx::ParamOp param);
 // Its place in a program that holds it.
 std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs);
@@ -61,8 +60,8 @@ std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t pr
 // The key that names a host scalar across functions: its kind, base and type. Null for other arguments.
 mlir::Attribute hostScalarKey(mlir::func::FuncOp function, unsigned argument);
 
-// "dp=2,tp=2" of the module's cleave.mesh; no axes when it has none.
-mlir::FailureOr<dist::Mesh> meshOfModule(mlir::ModuleOp module);
+// The module's dist.mesh; no axes when it has none.
+dist::Mesh meshOfModule(mlir::ModuleOp module);
 // The home layout of a persistent tensor.
 dist::Sharding homeLayout(onnx::ParamOp param);
 

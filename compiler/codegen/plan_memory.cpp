@@ -28,6 +28,8 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
+using place::Phase;
+
 // One buffer: a root value, and the roots that share it.
 struct Storage {
   Value root;
@@ -63,12 +65,12 @@ public:
       if (!store || store.getInPlace()) continue;
       SmallVector<int64_t> events;
       auto waitFor = [&](Operation *other) {
-        if (other && streamOf(other) != 0) events.push_back(other->getAttrOfType<IntegerAttr>("plan.record").getInt());
+        if (other && streamOf(other) != 0) events.push_back(*plan::recordAttr.of(other));
       };
       waitFor(placeOf(store.getValue()).root.getDefiningOp());
       for (Value read : reads.lookup(store.getParamAttr()))
         for (OpOperand *use : list.usesOf(read)) waitFor(use->getOwner());
-      if (!events.empty()) op.setAttr("plan.wait", DenseI64ArrayAttr::get(op.getContext(), events));
+      if (!events.empty()) plan::waitAttr.set(&op, events);
     }
   }
 
@@ -103,19 +105,18 @@ public:
       return storages[owner].fixed + offset + place.offset;
     };
     for (BlockArgument argument : function.getArguments())
-      function.setArgAttr(argument.getArgNumber(), "plan.offset", builder.getI64IntegerAttr(offsetOf(argument)));
+      plan::offsetAttr.setArg(function, argument.getArgNumber(), offsetOf(argument));
     for (Operation &op : function.getOps()) {
       if (op.getNumResults() == 0) continue;
       SmallVector<int64_t> offsets;
       for (Value result : op.getResults()) offsets.push_back(offsetOf(result));
-      op.setAttr("plan.offsets", builder.getDenseI64ArrayAttr(offsets));
+      plan::offsetsAttr.set(&op, offsets);
       SmallVector<int64_t> rows;
       for (Value result : op.getResults()) {
         const Rows one = isa<plan::ViewOp>(op) ? Rows() : storages[index.lookup(result)].rows;
         rows.append({one.row, one.pitch});
       }
-      if (llvm::any_of(rows, [](int64_t number) { return number != 0; }))
-        op.setAttr(rowsAttr, builder.getDenseI64ArrayAttr(rows));
+      if (llvm::any_of(rows, [](int64_t number) { return number != 0; })) plan::rowsAttr.set(&op, rows);
     }
   }
 
@@ -125,13 +126,13 @@ public:
       const Storage &storage = storages[i];
       if (position < storage.first || position > storage.last) continue;
       Operation *definition = storage.root.getDefiningOp();
-      StringRef phase = definition ? phaseOf(definition) : "forward";
+      const std::optional<Phase> phase = definition ? place::of(definition).phase : Phase::Forward;
       int64_t bytes = alignUp(std::max<int64_t>(storage.bytes, 1));
-      bool feedsUpdate =
-          llvm::any_of(list.usesOf(storage.root), [](OpOperand *use) { return phaseOf(use->getOwner()) == "update"; });
-      if (phase == "forward")
+      bool feedsUpdate = llvm::any_of(list.usesOf(storage.root),
+                                      [](OpOperand *use) { return place::hasPhase(use->getOwner(), Phase::Update); });
+      if (phase == Phase::Forward)
         report.activations += bytes;
-      else if (phase == "backward" && feedsUpdate)
+      else if (phase == Phase::Backward && feedsUpdate)
         report.gradients += bytes;
     }
   }
@@ -206,11 +207,6 @@ private:
       storages.push_back(storage);
     }
     return success();
-  }
-
-  static StringRef phaseOf(Operation *op) {
-    auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-    return phase ? phase.getValue() : StringRef();
   }
 
   std::pair<size_t, int64_t> ownerOf(size_t i) const {
@@ -458,16 +454,16 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
       if (program == 0 || peak.total() > report.total()) report = peak;
     }
     report.host = *std::max_element(hostBytes.begin(), hostBytes.end()); // another program may have more there
-    module->setAttr("plan.persistent_bytes", builder.getDenseI64ArrayAttr(persistentBytes));
-    module->setAttr("plan.host_bytes", builder.getDenseI64ArrayAttr(hostBytes));
-    module->setAttr("plan.arena_bytes", builder.getDenseI64ArrayAttr(arenaBytes));
+    plan::persistentBytesAttr.set(module, persistentBytes);
+    plan::hostBytesAttr.set(module, hostBytes);
+    plan::arenaBytesAttr.set(module, arenaBytes);
     auto bytes = [&](StringRef name, int64_t value) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
     };
-    module->setAttr("plan.memory", builder.getDictionaryAttr(
-                                       {bytes("parameters", report.parameters), bytes("gradients", report.gradients),
-                                        bytes("optimizer", report.optimizer), bytes("activations", report.activations),
-                                        bytes("workspace", report.workspace), bytes("host", report.host)}));
+    plan::memoryAttr.set(module, builder.getDictionaryAttr(
+                                     {bytes("parameters", report.parameters), bytes("gradients", report.gradients),
+                                      bytes("optimizer", report.optimizer), bytes("activations", report.activations),
+                                      bytes("workspace", report.workspace), bytes("host", report.host)}));
   }
 };
 

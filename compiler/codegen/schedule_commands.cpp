@@ -48,7 +48,7 @@ int64_t numberOf(Operation *op) {
 class Scheduler {
 public:
   Scheduler(func::FuncOp function, const SymbolTable &symbols)
-      : block(function.getBody().front()), symbols(symbols), isOfStage(function->hasAttr("cleave.region")),
+      : block(function.getBody().front()), symbols(symbols), isOfStage(place::regionAttr.isOn(function)),
         oneWay(isOfStage && llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
 
   // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
@@ -223,14 +223,15 @@ private:
         bool keepsPlace = !isFree(&op) && !isLazy(&op) && !isUpdate(&op) && !isCollective(&op) &&
                           !isa<plan::StoreOp, plan::ReceiveCommandOp>(op);
         if (keepsPlace) compute = &op;
-        if (keepsPlace && isOfPhase(&op, "forward")) lastForward = &op;
+        if (keepsPlace && place::hasPhase(&op, place::Phase::Forward)) lastForward = &op;
         continue;
       }
       bool brings = llvm::is_contained({"all_gather", "shift", "all_to_all"}, collective.getOp());
       if (!brings || isLazy(&op) || isUpdate(&op) || isBetweenStages(&op)) continue;
       if (compute != beforeThis) beforeLast = std::exchange(beforeThis, compute);
       Operation *after = beforeLast;
-      if (isOfPhase(&op, "backward") && lastForward && (!after || after->isBeforeInBlock(lastForward)))
+      if (place::hasPhase(&op, place::Phase::Backward) && lastForward &&
+          (!after || after->isBeforeInBlock(lastForward)))
         after = lastForward;
       if (!after) continue;
       consumers[after].push_back(&op);
@@ -409,19 +410,21 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
   Operation *lastCompute = nullptr;
   llvm::SmallDenseMap<int64_t, Operation *> awaitedCompute; // by stream: the newest that it has waited for
   auto record = [&](Operation *op) {
-    if (auto event = op->getAttrOfType<IntegerAttr>("plan.record")) return event.getInt();
-    op->setAttr("plan.record", builder.getI64IntegerAttr(++events));
+    if (auto event = plan::recordAttr.of(op)) return *event;
+    plan::recordAttr.set(op, ++events);
     return events;
   };
   for (Operation &op : block.without_terminator()) {
-    for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
+    plan::streamAttr.remove(&op);
+    plan::waitAttr.remove(&op);
+    plan::recordAttr.remove(&op);
     if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
     int64_t stream = streamFor(&op, mesh);
     SmallVector<int64_t> waits;
     if (stream != 0) {
       if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op))
         collective.setSequence(sequences[groupName(collective.getAxes())]++);
-      op.setAttr("plan.stream", builder.getI64IntegerAttr(stream));
+      plan::streamAttr.set(&op, stream);
       if (stream != runtime::receiveLane && lastCompute && awaitedCompute[stream] != lastCompute) {
         waits.push_back(record(lastCompute));
         awaitedCompute[stream] = lastCompute;
@@ -430,7 +433,7 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
         if (Operation *producer = placeOf(operand).root.getDefiningOp();
             producer && streamOf(producer) != 0 && streamOf(producer) != stream)
           waits.push_back(record(producer));
-      if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
+      if (!waits.empty()) plan::waitAttr.set(&op, waits);
       record(&op);
       collectiveNumber[&op] = ++collectives;
       continue;
@@ -446,7 +449,7 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
     for (Value operand : op.getOperands()) await(placeOf(operand).root.getDefiningOp());
     for (Operation *eviction : departures.lookup(&op)) await(eviction);
     for (auto &[from, producer] : newest) waits.push_back(record(producer));
-    if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
+    if (!waits.empty()) plan::waitAttr.set(&op, waits);
     lastCompute = &op;
   }
 }
@@ -460,8 +463,7 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
   StringRef getArgument() const override { return "schedule-commands"; }
   StringRef getDescription() const override { return "order of the commands, streams and events"; }
   void runOnOperation() override {
-    FailureOr<dist::Mesh> mesh = meshOfModule(getOperation());
-    if (failed(mesh)) return signalPassFailure();
+    const dist::Mesh mesh = meshOfModule(getOperation());
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
@@ -471,7 +473,7 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");
         return signalPassFailure();
       }
-      assignEvents(function.getBody().front(), scheduler.departures, gpu ? &*mesh : nullptr);
+      assignEvents(function.getBody().front(), scheduler.departures, gpu ? &mesh : nullptr);
     }
   }
 };

@@ -19,16 +19,15 @@ void SlotLayout::collect(Region &region) {
   };
   for (auto [position, function] : llvm::enumerate(region.functions)) {
     for (BlockArgument argument : function.getArguments())
-      if (auto number = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "cleave.kept"))
-        keep(argument, number.getInt(), static_cast<int64_t>(position));
+      if (auto number = place::keptAttr.of(function, argument.getArgNumber()))
+        keep(argument, *number, static_cast<int64_t>(position));
     Operation *terminator = function.getBody().front().getTerminator();
     llvm::DenseSet<Value> kept;
     for (OpOperand &operand : terminator->getOpOperands())
-      if (auto number = function.getResultAttrOfType<IntegerAttr>(operand.getOperandNumber(), "cleave.kept")) {
+      if (auto number = place::keptAttr.ofResult(function, operand.getOperandNumber())) {
         Value root = placeOf(operand.get()).root;
-        if (Operation *definition = root.getDefiningOp(); definition && isEvict(definition))
-          evicted.insert(number.getInt());
-        keep(root, number.getInt(), static_cast<int64_t>(position));
+        if (Operation *definition = root.getDefiningOp(); definition && isEvict(definition)) evicted.insert(*number);
+        keep(root, *number, static_cast<int64_t>(position));
         kept.insert(root);
       }
     for (auto receive : function.getOps<plan::ReceiveCommandOp>()) {
@@ -48,10 +47,10 @@ int64_t SlotLayout::place(const Copy &copy, int64_t begin) {
 }
 
 void SlotLayout::layOut(ModuleOp module, int64_t program, int64_t begin, int64_t hostBegin) {
-  llvm::MapVector<Attribute, Region> regions;
+  llvm::MapVector<StringRef, Region> regions;
   for (auto function : module.getOps<func::FuncOp>())
-    if (Attribute name = function->getAttr("cleave.region"); name && programOf(function) == program)
-      regions[name].functions.push_back(function);
+    if (auto name = place::regionAttr.of(function); name && programOf(function) == program)
+      regions[*name].functions.push_back(function);
   struct Ends {
     int64_t here, away;
   };
@@ -62,14 +61,12 @@ void SlotLayout::layOut(ModuleOp module, int64_t program, int64_t begin, int64_t
   int64_t number = 0;
   for (auto &[name, region] : regions) {
     collect(region);
-    Ends &end =
-        ends.try_emplace(cast<StringAttr>(name).getValue().split('.').first, Ends{begin, hostBegin}).first->second;
-    auto slots = region.functions.front()->getAttrOfType<IntegerAttr>("cleave.slots");
-    int64_t copies = slots ? slots.getInt() : 1, hostPlace = runtime::hostMemory + end.away;
+    Ends &end = ends.try_emplace(name.split('.').first, Ends{begin, hostBegin}).first->second;
+    const int64_t copies = place::slotsAttr.of(region.functions.front()).value_or(1),
+                  hostPlace = runtime::hostMemory + end.away;
     int64_t bytes = place(region.here, end.here), hostBytes = place(region.away, hostPlace);
     for (func::FuncOp function : region.functions)
-      function->setAttr("plan.slot_region",
-                        builder.getDenseI64ArrayAttr({end.here, bytes, copies, number, hostPlace, hostBytes}));
+      plan::slotRegionAttr.set(function, {end.here, bytes, copies, number, hostPlace, hostBytes});
     ++number;
     end.here += bytes * copies;
     end.away += hostBytes * copies;

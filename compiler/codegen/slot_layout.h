@@ -4,7 +4,7 @@
 //   region "step.0" of program 0: @forward.0 keeps 1 and 2 and receives x, @backward.0 reads 1 and receives dy
 //     1 : [forward, backward]   2 : [forward, backward]   x : [forward]   dy : [backward], may lie where x lay
 //
-// A region's functions have `cleave.region`, its number of copies `cleave.slots`; they stand in the module in the order
+// A region's functions have `place.region`, its number of copies `place.slots`; they stand in the module in the order
 // in which they run. Regions of one routine lie side by side; those of different routines share their bytes. What
 // OffloadActivations has taken away lies so in the host's memory, in as many copies, at places from hostMemory on.
 #pragma once

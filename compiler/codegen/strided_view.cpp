@@ -150,9 +150,9 @@ bool canWriteRows(Value value, Rows rows) {
 
 std::optional<Rows> rowsOf(Value value) {
   auto result = dyn_cast<OpResult>(value);
-  auto all = result ? result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(rowsAttr) : DenseI64ArrayAttr();
+  const auto all = result ? plan::rowsAttr.of(result.getOwner()) : std::nullopt;
   if (!all) return std::nullopt;
-  const Rows rows{all[2 * result.getResultNumber()], all[2 * result.getResultNumber() + 1]};
+  const Rows rows{(*all)[2 * result.getResultNumber()], (*all)[2 * result.getResultNumber() + 1]};
   return rows.row > 0 ? std::optional(rows) : std::nullopt;
 }
 

@@ -59,7 +59,6 @@ AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result);
 bool canWriteRows(mlir::Value value, Rows rows);
 
 // The choice of PlanMemory: `plan.rows` of the command, two numbers a result, zeros where one is dense.
-inline constexpr llvm::StringLiteral rowsAttr = "plan.rows";
 std::optional<Rows> rowsOf(mlir::Value value);
 
 } // namespace cleave::codegen

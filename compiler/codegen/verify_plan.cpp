@@ -274,8 +274,8 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
   StringRef getArgument() const override { return "verify-plan"; }
   StringRef getDescription() const override { return "no command finds other bytes than it should"; }
   void runOnOperation() override {
-    auto arena = getOperation()->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes"); // one a program
-    auto host = getOperation()->getAttrOfType<DenseI64ArrayAttr>("plan.host_bytes");
+    auto arena = plan::arenaBytesAttr.of(getOperation()); // one a program
+    auto host = plan::hostBytesAttr.of(getOperation());
     if (!arena) {
       getOperation().emitError("has no plan.arena_bytes: run plan-memory first");
       return signalPassFailure();
@@ -287,9 +287,9 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
         return signalPassFailure();
       }
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() &&
-          failed(FragmentCheck(function, arena[programOf(function)], host ? host[programOf(function)] : 0, arena.size())
-                     .run()))
+      if (!function.isExternal() && failed(FragmentCheck(function, (*arena)[programOf(function)],
+                                                         host ? (*host)[programOf(function)] : 0, arena->size())
+                                               .run()))
         return signalPassFailure();
   }
 };

@@ -1,4 +1,5 @@
 #include "compiler/import/embedded_data.h"
+#include "dialects/onnx/file_keys.h"
 #include "onnx/onnx_pb.h"
 #include "runtime/base/file_kind.h"
 #include <charconv>
@@ -7,7 +8,7 @@
 namespace cleave::import_ {
 namespace {
 
-constexpr std::string_view embeddedKey = "cleave.embedded";
+using onnx::embeddedKey;
 
 // Field numbers of onnx.proto.
 enum ModelField : uint32_t { modelGraph = 7, modelTraining = 20 };

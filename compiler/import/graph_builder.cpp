@@ -98,19 +98,17 @@ private:
       for (const auto &[kind, places] : optimizer->kinds)
         if (auto own = places.find(at); own != places.end())
           kinds.push_back(builder.getNamedAttr(kind, placesOf(own->second)));
-      set(onnx::optimizerStateName, builder.getDictionaryAttr(kinds));
+      state.attributes.append(onnx::optimizerStateAttr.named(&context, builder.getDictionaryAttr(kinds)));
     }
     if (!parameter.aliases.empty()) set("aliases", strings(parameter.aliases));
-    if (!parameter.transposedAliases.empty()) set("onnx.transposed_aliases", strings(parameter.transposedAliases));
-    if (!parameter.foldedFrom.empty()) set("onnx.folded_from", strings(parameter.foldedFrom));
-    if (!keys.empty()) set("onnx.state_keys", strings(keys));
-    if (!nodes.empty()) {
-      set("used_by", builder.getStringAttr(nodes.front()));
-      set("onnx.nodes", strings(nodes));
-    }
-    set("onnx.why", builder.getStringAttr(parameter.why));
-    set("onnx.kind", builder.getStringAttr(parameter.kind()));
-    builder.create(state);
+    if (!nodes.empty()) set("used_by", builder.getStringAttr(nodes.front()));
+    Operation *param = builder.create(state);
+    if (!parameter.transposedAliases.empty()) onnx::transposedAliasesAttr.set(param, parameter.transposedAliases);
+    if (!parameter.foldedFrom.empty()) onnx::foldedFromAttr.set(param, parameter.foldedFrom);
+    if (!keys.empty()) onnx::stateKeysAttr.set(param, keys);
+    if (!nodes.empty()) onnx::nodesAttr.set(param, nodes);
+    onnx::whyAttr.set(param, parameter.why);
+    onnx::kindAttr.set(param, parameter.kind());
   }
 
   // --- @model ------------------------------------------------------------------------------------------------------
@@ -149,8 +147,7 @@ private:
       if (!value)
         return inputError(fmt::format("{}: nothing produces the graph output '{}'", model.path, output.name()));
       results.push_back(value);
-      resultAttributes.push_back(
-          builder.getDictionaryAttr(builder.getNamedAttr("onnx.name", builder.getStringAttr(output.name()))));
+      resultAttributes.push_back(builder.getDictionaryAttr(onnx::nameAttr.named(builder.getContext(), output.name())));
     }
     if (results.empty()) return inputError(model.path + ": the graph has no output");
     func::ReturnOp::create(builder, function.getLoc(), results);
@@ -173,8 +170,8 @@ private:
       bool isNamed = dim.has_dim_param() && !dim.dim_param().empty();
       dims.push_back(fixed ? "" : isNamed ? dim.dim_param() : fmt::format("{}.{}", input.name(), dims.size()));
     }
-    return builder.getDictionaryAttr({builder.getNamedAttr("onnx.dims", strings(dims)),
-                                      builder.getNamedAttr("onnx.name", builder.getStringAttr(input.name()))});
+    return builder.getDictionaryAttr(
+        {onnx::dimsAttr.named(builder.getContext(), dims), onnx::nameAttr.named(builder.getContext(), input.name())});
   }
 
   // Reads and constants, once each, and the absent input if some node has one.

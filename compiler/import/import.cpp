@@ -65,23 +65,22 @@ Status describe(ModuleOp module, const ModelTables &tables) {
     missing.push_back(
         fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));
   auto standard = model.opsets.find("");
-  module->setAttr("onnx.path", builder.getStringAttr(model.path));
-  module->setAttr("onnx.producer",
-                  builder.getStringAttr(model.proto.producer_name() + " " + model.proto.producer_version()));
-  module->setAttr("onnx.ir_version", builder.getI64IntegerAttr(model.proto.ir_version()));
-  module->setAttr("onnx.opset", builder.getI64IntegerAttr(standard == model.opsets.end() ? 0 : standard->second));
-  module->setAttr("onnx.ties", strings(builder, table.ties));
-  module->setAttr("onnx.sharing", strings(builder, table.sharing));
+  onnx::pathAttr.set(module, model.path);
+  onnx::producerAttr.set(module, model.proto.producer_name() + " " + model.proto.producer_version());
+  onnx::irVersionAttr.set(module, model.proto.ir_version());
+  onnx::opsetAttr.set(module, standard == model.opsets.end() ? 0 : standard->second);
+  onnx::tiesAttr.set(module, table.ties);
+  onnx::sharingAttr.set(module, table.sharing);
   std::vector<std::string> notes = table.notes;
   notes.insert(notes.end(), tables.initial.notes.begin(), tables.initial.notes.end());
-  module->setAttr("onnx.notes", strings(builder, notes));
-  module->setAttr(digestName, builder.getStringAttr(digestOf(model.proto)));
-  module->setAttr(sourceName, builder.getStringAttr(textOf(table.source)));
+  onnx::notesAttr.set(module, notes);
+  onnx::digestAttr.set(module, digestOf(model.proto));
+  onnx::sourceAttr.set(module, textOf(table.source));
   llvm::SmallVector<Attribute> doubts;
   for (const DoubtsOfKind &kind : byKind(table.doubts))
     doubts.push_back(builder.getDictionaryAttr({builder.getNamedAttr("tensors", strings(builder, kind.tensors)),
                                                 builder.getNamedAttr("text", builder.getStringAttr(kind.text))}));
-  module->setAttr(doubtsName, builder.getArrayAttr(doubts));
+  onnx::doubtsAttr.set(module, builder.getArrayAttr(doubts));
   llvm::SmallVector<Attribute> others;
   auto addOther = [&](const std::string &name, const std::string &kind, const std::string &why) {
     others.push_back(builder.getDictionaryAttr({builder.getNamedAttr("kind", builder.getStringAttr(kind)),
@@ -95,12 +94,11 @@ Status describe(ModuleOp module, const ModelTables &tables) {
     if (entry.source == StateEntry::Source::Parameter && table.parameters[entry.parameter].role == Role::Constant &&
         entry.key != table.parameters[entry.parameter].name)
       addOther(entry.key, table.parameters[entry.parameter].kind(), table.parameters[entry.parameter].why);
-  module->setAttr(otherTensorsName, builder.getArrayAttr(others));
-  if (!tables.initial.folder.empty())
-    module->setAttr(checkpointFolderName, builder.getStringAttr(tables.initial.folder));
-  if (tables.optimizer) module->setAttr(onnx::stepsBeforeName, builder.getI64IntegerAttr(tables.optimizer->steps));
-  module->setAttr("onnx.export_notes", strings(builder, table.state.notes));
-  module->setAttr("onnx.missing_files", strings(builder, missing));
+  onnx::otherTensorsAttr.set(module, builder.getArrayAttr(others));
+  if (!tables.initial.folder.empty()) onnx::checkpointFolderAttr.set(module, tables.initial.folder);
+  if (tables.optimizer) onnx::stepsBeforeAttr.set(module, tables.optimizer->steps);
+  onnx::exportNotesAttr.set(module, table.state.notes);
+  onnx::missingFilesAttr.set(module, missing);
   return Status::ok();
 }
 
@@ -108,8 +106,8 @@ Status importInto(ModuleOp module, const std::string &path, const ImportOptions 
   Result<std::unique_ptr<ModelTables>> read = readTables(path, options);
   if (!read) return read.status();
   ModelTables &tables = **read;
-  CLEAVE_RETURN_IF_ERROR(
-      buildModule(module, tables.model, tables.flat, tables.parameters, tables.initial, tables.optimizer, tables.store));
+  CLEAVE_RETURN_IF_ERROR(buildModule(module, tables.model, tables.flat, tables.parameters, tables.initial,
+                                     tables.optimizer, tables.store));
   return describe(module, tables);
 }
 

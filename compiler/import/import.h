@@ -26,16 +26,6 @@
 
 namespace cleave::import_ {
 
-// The folder that an onnx.param's `init` with sources names files of: an attribute of the module.
-inline constexpr llvm::StringLiteral checkpointFolderName = "onnx.checkpoint";
-// What the import rests on, in words: "read from the module's statement".
-inline constexpr llvm::StringLiteral sourceName = "onnx.source";
-inline constexpr llvm::StringLiteral digestName = "onnx.digest"; // of the graph without its weights
-// Tensors that are no onnx.param, each {name, kind, why}: constants, and what the exporter lists and the file lacks.
-inline constexpr llvm::StringLiteral otherTensorsName = "onnx.other_tensors";
-// What would change the numbers and the file does not tell (doubts.h), each kind {text, tensors}.
-inline constexpr llvm::StringLiteral doubtsName = "onnx.doubts";
-
 // Emits the error to the context's diagnostics. Loads the dialects it needs.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                                const ImportOptions &options = {});

@@ -55,14 +55,14 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
   parameter.bytes = parameter.elements * std::max(1u, type.getElementTypeBitWidth() / 8);
   parameter.role = op.getRole().str();
   parameter.trainable = op.getTrainable();
-  parameter.kind = stringOf(op->getAttr("onnx.kind"));
-  parameter.why = stringOf(op->getAttr("onnx.why"));
-  parameter.nodes = stringsOf(op->getAttr("onnx.nodes"));
+  parameter.kind = onnx::kindAttr.of(op).value_or("").str();
+  parameter.why = onnx::whyAttr.of(op).value_or("").str();
+  parameter.nodes = onnx::nodesAttr.of(op);
   parameter.aliases = stringsOf(op->getAttr("aliases"));
-  for (const std::string &alias : stringsOf(op->getAttr("onnx.transposed_aliases")))
+  for (const std::string &alias : onnx::transposedAliasesAttr.of(op))
     parameter.aliases.push_back(alias + " (transposed)");
-  parameter.foldedFrom = stringsOf(op->getAttr("onnx.folded_from"));
-  parameter.stateKeys = stringsOf(op->getAttr("onnx.state_keys"));
+  parameter.foldedFrom = onnx::foldedFromAttr.of(op);
+  parameter.stateKeys = onnx::stateKeysAttr.of(op);
   parameter.file = op.getPath().value_or("").str();
   (parameter.role == "running_statistic" ? seen.statisticElements
    : parameter.trainable                 ? seen.trainedElements
@@ -75,7 +75,7 @@ using Others = llvm::StringMap<DictionaryAttr>; // tensors that are no onnx.para
 
 Others othersOf(ModuleOp module) {
   Others others;
-  for (auto tensor : module->getAttrOfType<ArrayAttr>(otherTensorsName).getAsRange<DictionaryAttr>())
+  for (auto tensor : onnx::otherTensorsAttr.of(module).getAsRange<DictionaryAttr>())
     others.try_emplace(stringOf(tensor.get("name")), tensor);
   return others;
 }
@@ -133,10 +133,11 @@ void readNeeds(func::FuncOp function, Inspection &seen) {
 
 void readSignature(func::FuncOp function, Inspection &seen) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    seen.inputs.push_back(valueOf(stringOf(function.getArgAttr(i, "onnx.name")), function.getArgumentTypes()[i],
-                                  stringsOf(function.getArgAttr(i, "onnx.dims"))));
+    seen.inputs.push_back(valueOf(onnx::nameAttr.of(function, i).value_or("").str(), function.getArgumentTypes()[i],
+                                  onnx::dimsAttr.of(function, i)));
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    seen.outputs.push_back(valueOf(stringOf(function.getResultAttr(i, "onnx.name")), function.getResultTypes()[i], {}));
+    seen.outputs.push_back(
+        valueOf(onnx::nameAttr.ofResult(function, i).value_or("").str(), function.getResultTypes()[i], {}));
 }
 
 } // namespace
@@ -155,21 +156,17 @@ std::vector<TensorRole> tensorRoles(ModuleOp module) {
 
 Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   Inspection seen;
-  auto integer = [&](llvm::StringRef name) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
-    return attribute ? attribute.getInt() : 0;
-  };
-  seen.path = stringOf(module->getAttr("onnx.path"));
-  seen.producer = stringOf(module->getAttr("onnx.producer"));
-  seen.irVersion = integer("onnx.ir_version");
-  seen.opset = integer("onnx.opset");
-  seen.ties = stringsOf(module->getAttr("onnx.ties"));
-  seen.source = stringOf(module->getAttr(sourceName));
-  for (auto doubt : module->getAttrOfType<ArrayAttr>(doubtsName).getAsRange<DictionaryAttr>())
+  seen.path = onnx::pathAttr.of(module).value_or("").str();
+  seen.producer = onnx::producerAttr.of(module).value_or("").str();
+  seen.irVersion = onnx::irVersionAttr.of(module).value_or(0);
+  seen.opset = onnx::opsetAttr.of(module).value_or(0);
+  seen.ties = onnx::tiesAttr.of(module);
+  seen.source = onnx::sourceAttr.of(module).value_or("").str();
+  for (auto doubt : onnx::doubtsAttr.of(module).getAsRange<DictionaryAttr>())
     seen.doubts.push_back({stringOf(doubt.get("text")), stringsOf(doubt.get("tensors"))});
-  seen.notes = stringsOf(module->getAttr("onnx.notes"));
-  for (std::string &note : stringsOf(module->getAttr("onnx.export_notes"))) seen.notes.push_back(std::move(note));
-  for (std::string &note : stringsOf(module->getAttr("onnx.missing_files"))) seen.notes.push_back(std::move(note));
+  seen.notes = onnx::notesAttr.of(module);
+  for (const std::string &note : onnx::exportNotesAttr.of(module)) seen.notes.push_back(note);
+  for (const std::string &note : onnx::missingFilesAttr.of(module)) seen.notes.push_back(note);
   const Others others = othersOf(module);
   module->walk([&](Operation *op) {
     if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);

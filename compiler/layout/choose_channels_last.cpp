@@ -45,7 +45,7 @@ public:
         ordered = op.getOperand(0);
       else if (makes(&op))
         ordered = op.getResult(0);
-      if (ordered && isLast(ordered)) op.setAttr(channelsLastAttr, UnitAttr::get(op.getContext()));
+      if (ordered && isLast(ordered)) onnx::channelsLastAttr.set(&op);
     }
   }
 

@@ -9,7 +9,7 @@
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "compiler/partition/layouts.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <map>
 #include <tuple>
@@ -24,7 +24,7 @@ Value simplified(Operation *op) {
   auto reshaped = [&](Value x) -> Value {
     if (x.getType() == op->getResult(0).getType()) return x;
     auto reshape = onnx::ReshapeOp::create(builder, op->getLoc(), x, tensorOf(op->getResult(0)).getShape());
-    keepPlace(reshape, op);
+    place::copy(op, reshape);
     return reshape.getY();
   };
   if (auto transpose = dyn_cast<onnx::TransposeOp>(op)) {
@@ -38,7 +38,7 @@ Value simplified(Operation *op) {
     for (int64_t dim : transpose.getPerm()) both.push_back(before.getPerm()[dim]);
     if (keepsElements(tensorOf(before.getX()).getShape(), both)) return reshaped(before.getX());
     auto joined = onnx::TransposeOp::create(builder, op->getLoc(), before.getX(), both);
-    keepPlace(joined, op);
+    place::copy(op, joined);
     return joined.getY();
   }
   auto reshape = cast<onnx::ReshapeOp>(op);
@@ -64,13 +64,13 @@ void elide(Block &block) {
       op.erase();
     }
   }
-  using Key = std::tuple<void *, const void *, const void *, const void *, const void *>;
+  using Number = std::optional<int64_t>;
+  using Key = std::tuple<void *, const void *, Number, Number, std::optional<place::Phase>>;
   std::map<Key, Value> known; // by operand, permutation, and where it is wanted
   for (auto transpose : llvm::make_early_inc_range(block.getOps<onnx::TransposeOp>())) {
-    auto attribute = [&](StringRef name) { return transpose->getAttr(name).getAsOpaquePointer(); };
-    const void *phase = isWeight(transpose) ? attribute(partition::phaseAttr) : nullptr;
-    Key key{transpose.getX().getAsOpaquePointer(), transpose.getPermAttr().getAsOpaquePointer(),
-            attribute(partition::stageAttr), attribute(partition::againAttr), phase};
+    const place::Place place = place::of(transpose);
+    Key key{transpose.getX().getAsOpaquePointer(), transpose.getPermAttr().getAsOpaquePointer(), place.stage,
+            place.recomputed, isWeight(transpose) ? place.phase : std::nullopt};
     auto [found, isNew] = known.try_emplace(key, transpose.getY());
     if (isNew) continue;
     transpose.getY().replaceAllUsesWith(found->second);

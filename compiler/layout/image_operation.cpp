@@ -1,7 +1,7 @@
 #include "compiler/layout/image_operation.h"
 #include "compiler/partition/layouts.h"
-#include "compiler/partition/stages.h"
 #include "dialects/dist/Dist.h"
+#include "dialects/place/Place.h"
 
 using namespace mlir;
 namespace cleave::layout {
@@ -62,11 +62,6 @@ bool keepsElements(ArrayRef<int64_t> shape, ArrayRef<int64_t> permutation) {
   for (int64_t dim : permutation)
     if (shape[size_t(dim)] != 1) moved.push_back(dim);
   return llvm::is_sorted(moved);
-}
-
-void keepPlace(Operation *made, Operation *from) {
-  for (StringRef name : {partition::phaseAttr, partition::stageAttr, partition::againAttr})
-    if (Attribute attribute = from->getAttr(name)) made->setAttr(name, attribute);
 }
 
 } // namespace cleave::layout

@@ -31,9 +31,6 @@ inline mlir::RankedTensorType tensorOf(mlir::Value value) {
 }
 int64_t bytesOf(mlir::Value value);
 
-// `made` belongs to the phase, the stage and the recomputation of `from`.
-void keepPlace(mlir::Operation *made, mlir::Operation *from);
-
 // A Transpose by that permutation leaves the elements where they are: only dimensions of one element change places.
 bool keepsElements(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> permutation);
 

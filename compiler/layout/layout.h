@@ -2,7 +2,7 @@
 // libraries' kernels want them. A model is imported, trained, planned and split with channels first; these passes run
 // on the local functions of the split, so that the reference graph and the planner know nothing of them.
 //
-//   ChooseChannelsLast   marks the operations whose tensors have their channels last: `cleave.channels_last`
+//   ChooseChannelsLast   marks the operations whose tensors have their channels last: `onnx.compute_channels_last`
 //   PlaceChannelsLast    each of them computes in that order, between two transposes
 //   ElideTransposes      transposes that undo each other go; those of dimensions of one element become reshapes
 //
@@ -17,10 +17,6 @@
 #include <memory>
 
 namespace cleave::layout {
-
-// On an operation: its tensors of three and more dimensions have their channels last (of a convolution, its
-// activations).
-inline constexpr llvm::StringLiteral channelsLastAttr = "cleave.channels_last";
 
 // Which convolutions want their channels last.
 enum class Convolutions {

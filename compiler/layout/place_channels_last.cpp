@@ -1,7 +1,7 @@
 // PlaceChannelsLast: an operation that is marked computes with its channels last, between transposes.
 //
 //   %y = onnx.ReduceSum %x {axes = [0, 2, 3]}      %xl = onnx.Transpose %x {perm = [0, 2, 3, 1]}
-//        {cleave.channels_last}             ->     %y = onnx.ReduceSum %xl {axes = [0, 1, 2]}
+//        {onnx.compute_channels_last}       ->     %y = onnx.ReduceSum %xl {axes = [0, 1, 2]}
 //
 //   %y = onnx.Broadcast %b {dims = [1],            %yl = onnx.Broadcast %b {dims = [3], shape = [8, 32, 32, 64]}
 //        shape = [8, 64, 32, 32]}           ->     %y = onnx.Transpose %yl {perm = [0, 3, 1, 2]}
@@ -29,7 +29,7 @@ public:
 
   LogicalResult run() {
     for (Operation &op : llvm::make_early_inc_range(function.front())) {
-      if (!op.removeAttr(channelsLastAttr)) continue;
+      if (!onnx::channelsLastAttr.remove(&op)) continue;
       if (reads(&op))
         placeReduction(&op);
       else if (makes(&op))
@@ -45,7 +45,7 @@ private:
   // The transposed value, made at the operation, in its part of the step.
   static Value transposed(OpBuilder &builder, Operation *op, Value value, Dims permutation) {
     auto transpose = onnx::TransposeOp::create(builder, op->getLoc(), value, permutation);
-    keepPlace(transpose, op);
+    place::copy(op, transpose);
     return transpose.getY();
   }
   static void putLast(OpOperand &operand) {

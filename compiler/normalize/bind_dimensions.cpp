@@ -44,18 +44,18 @@ struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
     std::set<std::string> named, known;
     for (BlockArgument argument : function.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
-      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
-      std::string input = name ? name.str() : std::to_string(argument.getArgNumber());
+      auto name = onnx::nameAttr.of(function, argument.getArgNumber());
+      std::string input = name ? name->str() : std::to_string(argument.getArgNumber());
       if (!type) {
         function.emitError() << "input '" << input << "' has no rank: export the model with the ranks of its inputs";
         return signalPassFailure();
       }
-      auto symbols = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), "onnx.dims");
+      const std::vector<std::string> symbols = onnx::dimsAttr.of(function, argument.getArgNumber());
       SmallVector<int64_t> shape(type.getShape());
       for (auto [d, size] : llvm::enumerate(shape)) {
         if (!ShapedType::isDynamic(size)) continue;
-        auto symbol = symbols && d < symbols.size() ? dyn_cast<StringAttr>(symbols[d]) : StringAttr();
-        std::string key = symbol && !symbol.empty() ? symbol.str() : input + "." + std::to_string(d);
+        const bool isNamed = d < symbols.size() && !symbols[d].empty();
+        const std::string key = isNamed ? symbols[d] : input + "." + std::to_string(d);
         known.insert(key);
         auto found = sizes.find(key);
         if (found == sizes.end()) {

@@ -125,7 +125,7 @@ bool BranchStacker::describeReads(Bundle &bundle) {
     if (!param) return false;
     distinct.insert(param);
     bool fits = param.getRole() == "parameter" && param.getTrainable() == first.getTrainable() &&
-                reads.lookup(param.getSymName()) == 1 && !param->hasAttr("onnx.pieces");
+                reads.lookup(param.getSymName()) == 1 && !onnx::piecesAttr.isOn(param);
     if (!fits && param != first) return false;
     if (!fits) bundle.kind = Bundle::Same; // may still be one that all read
   }
@@ -289,14 +289,15 @@ Value BranchStacker::buildConstants(const Bundle &bundle, CoreBuilder &b) {
 
 Value BranchStacker::buildWeights(const Bundle &bundle, CoreBuilder &b) {
   SmallVector<StringRef> names;
-  SmallVector<Attribute> parts, nodes;
+  SmallVector<Attribute> parts;
+  std::vector<std::string> nodes;
   onnx::ParamOp first;
   for (Value value : bundle.values) {
     auto param = symbols.lookup<onnx::ParamOp>(value.getDefiningOp<onnx::ReadOp>().getParam());
     if (!first) first = param;
     names.push_back(param.getSymName());
     parts.push_back(param->getAttrDictionary());
-    if (auto users = param->getAttrOfType<ArrayAttr>("onnx.nodes")) llvm::append_range(nodes, users);
+    llvm::append_range(nodes, onnx::nodesAttr.of(param));
     pieces.push_back(param);
   }
   OpBuilder &builder = b.builder;
@@ -309,8 +310,8 @@ Value BranchStacker::buildWeights(const Bundle &bundle, CoreBuilder &b) {
         stacked.getInitAttrName(), stacked.getAliasesAttrName(), stacked.getOriginalShapeAttrName()})
     stacked->removeAttr(name);
   stacked.setTypeAttr(TypeAttr::get(whole));
-  stacked->setAttr("onnx.pieces", builder.getArrayAttr(parts));
-  stacked->setAttr("onnx.nodes", builder.getArrayAttr(nodes));
+  onnx::piecesAttr.set(stacked, builder.getArrayAttr(parts));
+  onnx::nodesAttr.set(stacked, nodes);
   stacked.setSymName(commonName(names));
   symbols.insert(stacked);
   return onnx::ReadOp::create(builder, b.loc, whole, FlatSymbolRefAttr::get(stacked.getSymNameAttr()));

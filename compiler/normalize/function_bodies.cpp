@@ -165,8 +165,7 @@ public:
   BodyBuilder(onnx::NodeOp node, const ::onnx::OpSchema &schema, const ::onnx::FunctionProto &body, OpBuilder &builder)
       : node(node), schema(schema), builder(builder), versions{{node.getDomain().str(), node.getVersion()}} {
     // Versions that the body does not tell: its own domain has the node's, ONNX's operators have the model's.
-    if (auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("onnx.opset"))
-      versions.try_emplace("", opset.getInt());
+    if (auto opset = onnx::opsetAttr.of(node->getParentOfType<ModuleOp>())) versions.try_emplace("", *opset);
     for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();
     scopes.emplace_back();
   }

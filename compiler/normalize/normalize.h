@@ -8,14 +8,14 @@
 // symbols; nothing broadcasts implicitly, no dimension is dynamic.
 //
 // Dropout. An active dropout becomes Mul(x, Where(RandomUniform(key) < 1 - ratio, 1/(1-ratio), 0)). `key` is a new
-// argument of @model, tensor<2xi64>, with arg attributes cleave.role = "host", cleave.host = "step"; each dropout has
-// its own stream. The Mul carries the unit attribute `cleave.dropout`: @evaluate replaces such an op by its first
+// argument of @model, tensor<2xi64>, with the arg attribute onnx.host = "step"; each dropout has
+// its own stream. The Mul carries the unit attribute `onnx.dropout`: @evaluate replaces such an op by its first
 // operand, which is the undropped value. (A mask output that the graph uses is evaluated as if nothing were dropped:
 // all ones.)
 //
 // Batch normalization. In training mode the batch's statistics are computed and onnx.write ops at the end of @model
 // store the new running statistics; @evaluate needs the running ones instead: every op that reads a batch statistic
-// does so through an op that carries `cleave.batch_statistic` = @param: @evaluate replaces that op's result by the
+// does so through an op that carries `onnx.batch_statistic` = @param: @evaluate replaces that op's result by the
 // parameter's value (onnx.read @param). Both statistics are of shape [C].
 #pragma once
 #include "mlir/IR/BuiltinOps.h"

@@ -162,9 +162,9 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
       }
     }
     for (OpOperand &output : block.getTerminator()->getOpOperands()) {
-      auto name = function.getResultAttrOfType<StringAttr>(output.getOperandNumber(), "onnx.name");
+      auto name = onnx::nameAttr.ofResult(function, output.getOperandNumber());
       if (state.sequences.count(output.get()))
-        return function.emitError("output '") << (name ? name.getValue() : "") << "' is a sequence of tensors";
+        return function.emitError("output '") << (name ? *name : "") << "' is a sequence of tensors";
     }
     OpBuilder builder(block.getTerminator());
     for (auto &[symbol, value] : state.writes)

@@ -33,8 +33,7 @@ public:
     for (BlockArgument argument : body.getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
       const int64_t dim = onnx::sampleDim(function, argument.getArgNumber());
-      if (function.getArgAttr(argument.getArgNumber(), "cleave.role") || dim < 0 || type.getDimSize(dim) != exported)
-        continue;
+      if (onnx::hostAttr.of(function, argument.getArgNumber()) || dim < 0 || type.getDimSize(dim) != exported) continue;
       lies[argument] = {dim, 1};
       exportedType[argument] = type;
       argument.setType(type.clone(resized(type.getShape(), lies[argument])));

@@ -1,14 +1,14 @@
 // ApplyDecision: what the planner decided, written on the module.
 //
-//   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">}
-//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []], cleave.segment = 3, cleave.again}
-//       the last two are for Recompute
+//   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, dist.update_sharding = #dist.sharding<"[{dp},{tp}]">}
+//   %y = onnx.Contract %x, %w {dist.factors = #dist.factors<[dp], [tp], []>,
+//                              place.at = #place.at<phase = forward, segment = 3, recompute = true>}   for Recompute
 //
 // A decision is made for @final; the other functions hold the same forward operations under the same names. An
 // operation the decision does not know is left to PropagateShardings.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include <llvm/Support/MemoryBuffer.h>
 
 using namespace mlir;
@@ -31,18 +31,16 @@ struct ApplyDecision : PassWrapper<ApplyDecision, OperationPass<ModuleOp>> {
     if (!given && failed(readFile())) return signalPassFailure();
     ModuleOp module = getOperation();
     Builder builder(module.getContext());
-    module->setAttr(meshAttr, builder.getStringAttr(decision.mesh.str()));
-    module->setAttr(zeroAxesAttr, axesAttribute(module.getContext(), decision.zeroAxes));
-    module->setAttr(batchAxesAttr, axesAttribute(module.getContext(), decision.batchAxes));
-    if (decision.gathersAgain) module->setAttr(gathersAgainAttr, builder.getUnitAttr());
-    llvm::StringMap<const planner::NodeDecision *> nodes;
-    for (const planner::NodeDecision &node : decision.nodes) nodes[node.node] = &node;
-    for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isExternal()) applyNodes(function, nodes);
-    applyParameters(module);
+    dist::meshAttr.set(module, MeshAttr::get(module.getContext(), decision.mesh));
+    dist::zeroAxesAttr.set(module, AxesAttr::get(module.getContext(), decision.zeroAxes));
+    dist::batchAxesAttr.set(module, AxesAttr::get(module.getContext(), decision.batchAxes));
+    if (decision.gathersAgain) dist::gathersAgainAttr.set(module);
+    if (failed(applyNodes(module)) || failed(applyParameters(module))) signalPassFailure();
   }
 
 private:
+  using NodeDecisions = llvm::StringMap<const planner::NodeDecision *>;
+
   LogicalResult readFile() {
     auto buffer = llvm::MemoryBuffer::getFile(file);
     if (!buffer) return getOperation().emitError("cannot read the decision file '") << file << "'";
@@ -52,40 +50,61 @@ private:
     return success();
   }
 
-  void applyNodes(func::FuncOp function, const llvm::StringMap<const planner::NodeDecision *> &nodes) {
+  LogicalResult applyNodes(ModuleOp module) {
+    NodeDecisions nodes;
+    for (const planner::NodeDecision &node : decision.nodes)
+      if (!nodes.try_emplace(node.node, &node).second)
+        return module.emitError("the decision names operation '") << node.node << "' twice";
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal()) applyNodes(function, nodes);
+    return success();
+  }
+
+  void applyNodes(func::FuncOp function, const NodeDecisions &nodes) {
     for (const NamedOperation &named : forwardOperations(function)) {
       auto known = nodes.find(named.name);
       if (known == nodes.end()) continue;
-      if (decision.stages > 1)
-        named.op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->stage));
-      if (known->second->segment >= 0)
-        named.op->setAttr(segmentAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->segment));
-      if (known->second->again) named.op->setAttr(againAttr, UnitAttr::get(&getContext()));
+      place::Place place = place::of(named.op);
+      if (decision.stages > 1) place.stage = known->second->stage;
+      if (known->second->segment >= 0) place.segment = known->second->segment;
+      place.recompute = known->second->again;
+      place.set(named.op);
       FactorRule rule = cast<onnx::FactorRuleOpInterface>(named.op).getFactorRule();
       FactorSharding decided = known->second->split;
       Axes passing = known->second->passesPartial;
-      if (auto stands = named.op->getAttrOfType<DenseI64ArrayAttr>(decidedFactorsAttr)) {
+      if (auto stands = place::decidedFactorsAttr.of(named.op)) {
         decided = FactorSharding(rule.factors.size());
         passing.clear();
-        for (auto [own, from] : llvm::enumerate(stands.asArrayRef()))
+        for (auto [own, from] : llvm::enumerate(*stands))
           if (from >= 0 && from < static_cast<int64_t>(known->second->split.size()))
             decided[own] = known->second->split[from];
       }
-      if (decided.size() != rule.factors.size()) continue;
+      if (decided.size() != rule.factors.size()) continue; // of other sizes, or another operation under that name
       FactorSharding split = fitted(decision.mesh, rule, decided);
-      named.op->setAttr(factorsAttr, factorsAttribute(&getContext(), split));
-      named.op->setAttr(partialAttr, axesAttribute(&getContext(), passing));
+      dist::factorsAttr.set(named.op, FactorsAttr::get(&getContext(), split, passing));
     }
     // Nobody asks for the names any more, and kernels of the same form should not differ by them.
     function.walk([](Operation *op) {
-      op->removeDiscardableAttr(nodeAttr);
-      op->removeDiscardableAttr(decidedFactorsAttr);
+      place::nodeAttr.remove(op);
+      place::decidedFactorsAttr.remove(op);
     });
   }
 
-  void applyParameters(ModuleOp module) {
+  LogicalResult applyParameters(ModuleOp module) {
     llvm::StringMap<const planner::ParameterDecision *> decided;
-    for (const planner::ParameterDecision &parameter : decision.parameters) decided[parameter.name] = &parameter;
+    const SymbolTable symbols(module);
+    for (const planner::ParameterDecision &parameter : decision.parameters) {
+      if (!decided.try_emplace(parameter.name, &parameter).second)
+        return module.emitError("the decision names parameter '") << parameter.name << "' twice";
+      auto param = symbols.lookup<onnx::ParamOp>(parameter.name);
+      if (!param)
+        return module.emitError("the decision names parameter '")
+               << parameter.name << "', and the step has none of that name";
+      const int64_t rank = cast<RankedTensorType>(param.getType()).getRank();
+      for (const Sharding *layout : {&parameter.parameter, &parameter.gradient, &parameter.state})
+        if (static_cast<int64_t>(layout->dims.size()) != rank)
+          return param.emitOpError("has ") << rank << " dimensions, and the decision splits " << layout->dims.size();
+    }
     for (auto param : module.getOps<onnx::ParamOp>()) {
       bool own = param.getRole() == "parameter" || param.getRole() == "running_statistic";
       bool version = param.getRole() == "previous_parameter";
@@ -93,24 +112,26 @@ private:
       if (known == decided.end()) continue;
       const planner::ParameterDecision &layouts = *known->second;
       auto type = cast<RankedTensorType>(param.getType());
-      auto set = [&](StringRef name, const Sharding &layout) {
-        if (static_cast<int64_t>(layout.dims.size()) != type.getRank()) return;
-        Sharding fits = fitted(decision.mesh, layout, type.getShape());
-        param->setAttr(name, ShardingAttr::get(&getContext(), fits));
+      auto put = [&](auto set, const Sharding &layout) {
+        if (static_cast<int64_t>(layout.dims.size()) != type.getRank())
+          return; // a state of another shape (Adafactor's)
+        set(ShardingAttr::get(&getContext(), fitted(decision.mesh, layout, type.getShape())));
       };
+      auto lie = [&](ShardingAttr layout) { param.setShardingAttr(layout); };
       if (own) {
-        set("sharding", layouts.parameter);
-        set(updateLayoutAttr, layouts.state);
+        put(lie, layouts.parameter);
+        put([&](ShardingAttr layout) { dist::updateShardingAttr.set(param, layout); }, layouts.state);
       } else if (version) {
-        set("sharding", layouts.parameter);
+        put(lie, layouts.parameter);
       } else if (param.getRole() == "optimizer_state") {
-        set("sharding", layouts.state);
+        put(lie, layouts.state);
       } else if (param.getRole() == "accumulator" && liesInParts(layouts.gradient)) {
-        set("sharding", layouts.gradient);
+        put(lie, layouts.gradient);
       }
       // Below ZeRO-2, which parameters may have each for itself, an accumulator holds each device's own sum:
       // PropagateShardings gives it the gradient's layout.
     }
+    return success();
   }
 
   // Over the axes of ZeRO.

@@ -1,7 +1,7 @@
 // AssignStages: every op of a pipelined step gets the stage it runs on; runs on the whole, unsplit functions.
 //
 //   @accumulate  forward ops: the decision's stage, never before that of an operand. Backward ops: the stage of the
-//                forward op they differentiate (`cleave.origin`), never after that of a backward operand, so that
+//                forward op they differentiate (`origin`), never after that of a backward operand, so that
 //                values cross stages forward in the forward phase and backward in the backward phase. Values that
 //                belong to no stage (floating_values.h) get none.
 //   @final       becomes @update: all microbatches are accumulated, so what is left reads the accumulators
@@ -13,7 +13,7 @@
 #include "compiler/partition/floating_values.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include <llvm/ADT/MapVector.h>
 #include <map>
 
@@ -34,12 +34,12 @@ public:
     for (Operation &op : block) {
       auto stage = stageOf.find(&op);
       if (stage == stageOf.end()) {
-        op.removeAttr(stageAttr);
+        place::setStage(&op, std::nullopt);
         continue;
       }
       if (stage->second < 0 || stage->second >= stages)
         return op.emitOpError() << "has stage " << stage->second << " of a pipeline of " << stages;
-      setStage(&op, stage->second);
+      place::setStage(&op, stage->second);
     }
     return success();
   }
@@ -48,7 +48,7 @@ public:
   void sumWhereMade() {
     for (Operation &op : llvm::make_early_inc_range(block)) {
       auto sum = dyn_cast<onnx::SumOp>(op);
-      if (!sum || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      if (!sum || phaseOf(&op) != Phase::Backward || !stageOf.contains(&op)) continue;
       int64_t own = stageOf[&op];
       llvm::MapVector<int64_t, SmallVector<Value>> terms;
       for (Value term : op.getOperands()) terms[stageOfValue(term).value_or(own)].push_back(term);
@@ -73,7 +73,7 @@ public:
   // A gradient in 16 bits that only earlier stages read is sent as it is and widened there.
   void widenWhereRead() {
     for (Operation &op : block) {
-      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != Phase::Backward || !stageOf.contains(&op)) continue;
       if (bitsOf(op.getOperand(0)) >= bitsOf(op.getResult(0))) continue;
       const int64_t own = stageOf[&op];
       std::optional<int64_t> reader;
@@ -87,10 +87,10 @@ public:
   // A gradient that an earlier stage reads in 16 bits only is sent so.
   void narrowWhereMade() {
     for (Operation &op : block) {
-      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != Phase::Backward || !stageOf.contains(&op)) continue;
       if (bitsOf(op.getOperand(0)) <= bitsOf(op.getResult(0)) || !op.getOperand(0).hasOneUse()) continue;
       Operation *made = op.getOperand(0).getDefiningOp();
-      if (!made || phaseOf(made) != "backward") continue;
+      if (!made || phaseOf(made) != Phase::Backward) continue;
       if (auto maker = stageOf.find(made); maker != stageOf.end() && maker->second > stageOf[&op])
         adopt(&op, maker->second);
     }
@@ -116,7 +116,7 @@ public:
     if (terms.size() == 1) return terms.front();
     OpBuilder builder(before);
     auto sum = onnx::SumOp::create(builder, before->getLoc(), terms);
-    sum->setAttr(phaseAttr, builder.getStringAttr("backward"));
+    place::setPhase(sum, Phase::Backward);
     adopt(sum, stage);
     return sum->getResult(0);
   }
@@ -139,14 +139,11 @@ public:
 
   void adopt(Operation *op, int64_t stage) {
     stageOf[op] = stage;
-    setStage(op, stage);
+    place::setStage(op, stage);
   }
 
 private:
-  static void setStage(Operation *op, int64_t stage) {
-    op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
-  }
-  static bool isForward(Operation *op) { return phaseOf(op) == "forward"; }
+  static bool isForward(Operation *op) { return phaseOf(op) == Phase::Forward; }
   static unsigned bitsOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
   std::optional<int64_t> stageOfValue(Value value) const {
     auto found = stageOf.find(value.getDefiningOp());
@@ -180,8 +177,8 @@ private:
       if (!isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
       if (op.getNumOperands() > 0 && op.getNumResults() > 0 && sinks(&op)) sunk.insert(&op);
       auto bound = over(op.getOperands(), larger);
-      auto given = op.getAttrOfType<IntegerAttr>(stageAttr);
-      if (given || bound) stageOf[&op] = std::max(given ? given.getInt() : 0, bound.value_or(0));
+      const std::optional<int64_t> given = place::stageOf(&op);
+      if (given || bound) stageOf[&op] = std::max(given.value_or(0), bound.value_or(0));
     }
     for (Operation &op : llvm::reverse(block)) {
       if (!isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
@@ -203,10 +200,7 @@ private:
         stageOf[read] = *users;
   }
 
-  static std::optional<int64_t> originOf(Operation *op) {
-    auto origin = op->getAttrOfType<IntegerAttr>(originAttr);
-    return origin ? std::optional(origin.getInt()) : std::nullopt;
-  }
+  static std::optional<int64_t> originOf(Operation *op) { return place::of(op).origin; }
 
   void readOriginals() {
     for (Operation &op : block)
@@ -272,7 +266,7 @@ private:
   FloatingValues floating;
   DenseMap<Operation *, int64_t> stageOf;
   DenseSet<Operation *> sunk;
-  DenseMap<int64_t, Operation *> originals; // forward ops by `cleave.origin`
+  DenseMap<int64_t, Operation *> originals; // forward ops by `origin`
 };
 
 struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
@@ -321,7 +315,7 @@ private:
         }
     }
     for (auto write : llvm::make_early_inc_range(final.getOps<onnx::WriteOp>()))
-      if (phaseOf(write) != "update") write.erase();
+      if (phaseOf(write) != Phase::Update) write.erase();
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(final.getBody().front())))
       if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
     BitVector unused(final.getNumArguments());
@@ -372,7 +366,7 @@ private:
     add->setOperands({read.getValue(), term});
     auto write = onnx::WriteOp::create(builder, like.getLoc(), symbol, add->getResult(0));
     for (Operation *op : {read.getOperation(), add, write.getOperation()}) {
-      op->setAttr(phaseAttr, builder.getStringAttr("update"));
+      place::setPhase(op, Phase::Update);
       assignment.adopt(op, stage);
     }
   }
@@ -387,11 +381,11 @@ private:
       for (auto &[rank, part] : parts) {
         auto term = onnx::ReadOp::create(builder, read.getLoc(), read.getValue().getType(),
                                          FlatSymbolRefAttr::get(part.getSymNameAttr()));
-        term->setAttr(phaseAttr, builder.getStringAttr("update"));
+        place::setPhase(term, Phase::Update);
         terms.push_back(term.getValue());
       }
       auto sum = onnx::SumOp::create(builder, read.getLoc(), terms);
-      sum->setAttr(phaseAttr, builder.getStringAttr("update"));
+      place::setPhase(sum, Phase::Update);
       read.getValue().replaceAllUsesWith(sum->getResult(0));
       read.erase();
     }
@@ -403,7 +397,7 @@ private:
         if (part.getSymName() != accumulator.getSymName()) {
           auto zero = onnx::WriteOp::create(builder, write.getLoc(), FlatSymbolRefAttr::get(part.getSymNameAttr()),
                                             write.getValue());
-          zero->setAttr(phaseAttr, builder.getStringAttr("update"));
+          place::setPhase(zero, Phase::Update);
         }
     }
   }

@@ -58,7 +58,7 @@ private:
     for (Operation *user : op->getUsers())
       if (!first || user->isBeforeInBlock(first)) first = user;
     // Work of the same phase waits for it: a bucket would only delay that.
-    if (!first || !(phaseOf(first) == "update" || isa<onnx::WriteOp, func::ReturnOp>(first))) return;
+    if (!first || !(phaseOf(first) == Phase::Update || isa<onnx::WriteOp, func::ReturnOp>(first))) return;
     // A gathered parameter that the update itself reads is wanted at its use, not early.
     if (isa<dist::AllGatherOp>(op) && !isa<onnx::WriteOp>(first)) return;
     int64_t ready = maker ? position[maker] : -1, deadline = position[first];
@@ -106,10 +106,10 @@ private:
     SmallVector<Type> results;
     SmallVector<Location> locations;
     SmallVector<int64_t> dims;
-    SmallVector<Attribute> tensors;
+    std::vector<std::string> tensors;
     for (Operation *member : bucket.members) {
-      auto named = member->getAttrOfType<ArrayAttr>(tensorsAttr);
-      tensors.push_back(named && !named.empty() ? named[0] : builder.getStringAttr(""));
+      const std::vector<std::string> named = dist::tensorsAttr.of(member);
+      tensors.push_back(named.empty() ? "" : named[0]);
       operands.push_back(member->getOperand(0));
       results.push_back(member->getResult(0).getType());
       locations.push_back(member->getLoc());
@@ -124,8 +124,8 @@ private:
         builder, builder.getFusedLoc(locations), results, operands,
         builder.getStringAttr(first->getName().stripDialect()), first->getAttrOfType<ArrayAttr>("axes"),
         first->getAttrOfType<StringAttr>("reduce"), builder.getDenseI64ArrayAttr(dims), builder.getStringAttr(why));
-    joined->setAttr(phaseAttr, builder.getStringAttr(phaseOf(first)));
-    joined->setAttr(tensorsAttr, builder.getArrayAttr(tensors));
+    place::setPhase(joined, phaseOf(first));
+    dist::tensorsAttr.set(joined, tensors);
     for (auto [member, result] : llvm::zip_equal(bucket.members, joined.getResults())) {
       member->getResult(0).replaceAllUsesWith(result);
       member->erase();

@@ -1,4 +1,4 @@
-// BuildRoutines: which function runs when, as the module attribute `cleave.routines` that becomes Program.routines.
+// BuildRoutines: which function runs when, as the module attribute `place.routines` that becomes Program.routines.
 //
 //   microbatches=4, @accumulate and @final, no pipeline:
 //     step      accumulate m0, accumulate m1, accumulate m2, final m3
@@ -22,7 +22,7 @@
 // next step, if there are any.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include <set>
 
 using namespace mlir;
@@ -101,7 +101,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
     Builder builder(&getContext());
     SmallVector<Attribute> attributes;
     for (const Routine &routine : routines) attributes.push_back(routine.attribute(builder));
-    getOperation()->setAttr(routinesAttr, builder.getArrayAttr(attributes));
+    place::routinesAttr.set(getOperation(), builder.getArrayAttr(attributes));
   }
 
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
@@ -206,8 +206,8 @@ private:
       for (StringRef kind : {"forward", "backward", "backward_input", "backward_weight"})
         for (auto [suffix, of] : {std::pair("", &slots), {".ahead", &slots}, {".last", &lastSlots}})
           if (auto part = symbols->lookup<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
-            part->setAttr(slotsAttr, builder.getI64IntegerAttr((*of)[stage].count()));
-      (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
+            place::slotsAttr.set(part, (*of)[stage].count());
+      place::slotsAttr.set(*function, 1);
       inFlight[stage] = slots[stage].count() + lastSlots[stage].count();
     }
     if (runsOn) routines.push_back(std::move(fill));
@@ -255,18 +255,17 @@ private:
   static void setBuffers(func::FuncOp function, ArrayRef<int64_t> inFlight) {
     auto keyOf = [](Operation *op) {
       Attribute peer = op->hasAttr("to") ? op->getAttr("to") : op->getAttr("from");
-      return std::tuple(unsigned(op->hasAttr("to")), peer, op->getAttr(channelAttr));
+      return std::tuple(unsigned(op->hasAttr("to")), peer, dist::channelAttr.of(op).value_or(0));
     };
     SmallVector<Operation *> crossing;
     for (Operation &op : function.getBody().front())
-      if (op.hasAttr(crossesAttr)) crossing.push_back(&op);
-    llvm::DenseMap<std::tuple<unsigned, Attribute, Attribute>, int64_t> messagesOf;
+      if (dist::crossesAttr.isOn(&op)) crossing.push_back(&op);
+    llvm::DenseMap<std::tuple<unsigned, Attribute, int64_t>, int64_t> messagesOf;
     for (Operation *op : crossing) ++messagesOf[keyOf(op)];
-    Builder builder(function.getContext());
     for (Operation *op : crossing) {
       int64_t messages = messagesOf[keyOf(op)];
-      int64_t microbatches = inFlight[op->getAttrOfType<IntegerAttr>(crossesAttr).getInt()];
-      op->setAttr(buffersAttr, builder.getI64IntegerAttr(messages * std::max<int64_t>(2, microbatches)));
+      int64_t microbatches = inFlight[*dist::crossesAttr.of(op)];
+      dist::buffersAttr.set(op, messages * std::max<int64_t>(2, microbatches));
     }
   }
 };

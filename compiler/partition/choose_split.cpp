@@ -59,7 +59,7 @@ FactorSharding chooseSplit(const Mesh &mesh, const SplitQuestion &question, cons
   if (question.hint && op->getNumResults() == 1) {
     // As if an operand more had the result's layout and came first. Only updates compute in the layout of storage.
     Sharding wanted = without(*question.hint, question.passing);
-    if (phaseOf(op) != "update") wanted = without(wanted, question.zeroAxes);
+    if (phaseOf(op) != Phase::Update) wanted = without(wanted, question.zeroAxes);
     FactorRule extended = question.rule;
     extended.operands.push_back(extended.results[0]);
     std::vector<const Sharding *> layouts = operands;

@@ -42,7 +42,7 @@ CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &s
       continue;
     }
     bool sameForm = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp, dist::ReshardOp>(op);
-    if (!sameForm || op.getNumResults() != 1 || phaseOf(&op) != "update") continue;
+    if (!sameForm || op.getNumResults() != 1 || phaseOf(&op) != Phase::Update) continue;
     auto known = belongsTo.find(op.getResult(0));
     if (known == belongsTo.end()) continue;
     StringRef name = known->second;
@@ -63,13 +63,13 @@ std::string CollectiveReasons::subject(dist::ReshardOp op, const ReshardStep &st
   if (owner != belongsTo.end()) {
     // A value that the backward pass hands over, or that has still to be summed, is the gradient; the rest is made from
     // it.
-    bool gradient = !maker || phaseOf(maker) == "backward" || isReduction(step);
+    bool gradient = !maker || phaseOf(maker) == Phase::Backward || isReduction(step);
     return (gradient ? "gradient of " : "new value of ") + parameterName(owner->second);
   }
   if (!maker) return "a model input";
   std::string node = nodeOf(maker).str();
   if (node.empty()) node = "a " + maker->getName().stripDialect().str();
-  return (phaseOf(maker) == "backward" && node != "loss" ? "gradients at " : "") + node;
+  return (phaseOf(maker) == Phase::Backward && node != "loss" ? "gradients at " : "") + node;
 }
 
 std::string CollectiveReasons::tensor(dist::ReshardOp op) const {
@@ -79,8 +79,8 @@ std::string CollectiveReasons::tensor(dist::ReshardOp op) const {
   if (owner != belongsTo.end()) return owner->second.str();
   if (!maker) return "a model input";
   // A gradient's first reader is the backward pass of what made the tensor.
-  Operation *reader = phaseOf(maker) == "backward" ? firstUser(op) : nullptr;
-  StringRef node = nodeOf(reader && phaseOf(reader) == "backward" ? reader : maker);
+  Operation *reader = phaseOf(maker) == Phase::Backward ? firstUser(op) : nullptr;
+  StringRef node = nodeOf(reader && phaseOf(reader) == Phase::Backward ? reader : maker);
   return node.empty() ? "a " + maker->getName().stripDialect().str() : node.str();
 }
 
@@ -92,7 +92,7 @@ std::string CollectiveReasons::purpose(dist::ReshardOp op) const {
   Operation *maker = makerOf(op.getX());
   if (node.empty() || (maker && node == nodeOf(maker) && (phaseOf(maker) == phaseOf(first) || node == "loss")))
     return "";
-  return (phaseOf(first) == "backward" ? " for the gradients at " : " for ") + node;
+  return (phaseOf(first) == Phase::Backward ? " for the gradients at " : " for ") + node;
 }
 
 std::string CollectiveReasons::reason(dist::ReshardOp op, const ReshardStep &step) const {

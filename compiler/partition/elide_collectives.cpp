@@ -11,7 +11,7 @@
 //                                                  and of sums
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -91,11 +91,7 @@ private:
     if (!own) return {};
     own->setDiscardableAttrs(llvm::to_vector(whole->getDiscardableAttrs()));
     // The part of an activation that the backward pass takes belongs there, and to the stage that reads it.
-    if (Attribute phase = part->getAttr(phaseAttr); phase && phase != whole->getAttr(phaseAttr)) {
-      own->setAttr(phaseAttr, phase);
-      own->removeAttr(stageAttr);
-      if (Attribute stage = part->getAttr(stageAttr)) own->setAttr(stageAttr, stage);
-    }
+    if (place::of(part).phase && place::of(part).phase != place::of(whole).phase) place::copy(part, own);
     return own->getResult(0);
   }
 
@@ -133,8 +129,7 @@ private:
       return attributes.getDictionary(collective->getContext());
     };
     if (whatItDoes(a) != whatItDoes(b)) return {};
-    for (StringRef name : {phaseAttr, stageAttr})
-      if (a->getAttr(name) != add->getAttr(name)) return {};
+    if (place::of(a).phase != place::of(add).phase || place::stageOf(a) != place::stageOf(add)) return {};
     OpBuilder builder(add);
     auto sum =
         onnx::AddOp::create(builder, add.getLoc(), a->getOperand(0).getType(), a->getOperand(0), b->getOperand(0));

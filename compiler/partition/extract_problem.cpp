@@ -18,7 +18,7 @@ using planner::Problem;
 using planner::TensorKind;
 
 bool readInBackward(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
+  return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == Phase::Backward; });
 }
 
 struct Extraction {
@@ -64,16 +64,16 @@ struct Extraction {
 
   void addArguments(func::FuncOp function) {
     for (BlockArgument argument : function.getArguments()) {
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
-      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
-      StringRef kind = role ? role.getValue() : StringRef("input");
-      int id = addTensor(name ? name.str() : "argument" + std::to_string(argument.getArgNumber()),
-                         kind == "input"   ? TensorKind::Input
-                         : kind == "label" ? TensorKind::Label
-                                           : TensorKind::Constant,
+      auto name = onnx::nameAttr.of(function, argument.getArgNumber());
+      int id = addTensor(name ? name->str() : "argument" + std::to_string(argument.getArgNumber()),
+                         onnx::labelAttr.of(function, argument.getArgNumber())  ? TensorKind::Label
+                         : onnx::hostAttr.of(function, argument.getArgNumber()) ? TensorKind::Constant
+                                                                                : TensorKind::Input,
                          argument.getType());
       planner::Tensor &tensor = problem.tensors[id];
-      const int64_t dim = kind == "host" ? -1 : onnx::sampleDim(function, argument.getArgNumber());
+      const int64_t dim = onnx::hostAttr.of(function, argument.getArgNumber())
+                              ? -1
+                              : onnx::sampleDim(function, argument.getArgNumber());
       if (dim >= 0 && tensor.dims[size_t(dim)] == problem.samples) tensor.batchDim = dim;
       tensorOf[argument] = id;
     }
@@ -127,7 +127,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   problem.precision = options.precision;
   problem.meetsAtUpdate = options.meetsAtUpdate;
   problem.writesAttention = options.writesAttention;
-  if (auto node = module->getAttrOfType<StringAttr>(training::lossMeetsAtName)) problem.lossMeetsAt = node.str();
+  if (auto node = onnx::lossMeetsAtAttr.of(module)) problem.lossMeetsAt = node->str();
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf()) {
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
@@ -149,15 +149,15 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
       auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
       if (!param)
         return op.emitOpError("reads a persistent tensor that does not exist: @") << read.getParam(), failure();
-      if (phaseOf(&op) != "forward" && !readInBackward(read.getValue())) continue;
+      if (phaseOf(&op) != Phase::Forward && !readInBackward(read.getValue())) continue;
       if (param.getRole() != "parameter" && param.getRole() != "running_statistic") continue;
       int id = state.addParameter(param);
       state.tensorOf[read.getValue()] = id;
       if (problem.tensors[id].trainable) needsGradient.insert(read.getValue());
       continue;
     }
-    if (phaseOf(&op) != "forward") continue;
-    if (op.hasAttr(asideAttr)) {
+    if (phaseOf(&op) != Phase::Forward) continue;
+    if (onnx::fp8ScalingAttr.isOn(&op)) {
       state.passAside(&op, needsGradient);
       continue;
     }

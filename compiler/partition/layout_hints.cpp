@@ -17,7 +17,7 @@ size_t splittingAxes(const Sharding &layout) {
 Sharding updateLayout(const Mesh &mesh, onnx::ParamOp param, SymbolTable &symbols) {
   if (param.getRole() == "accumulator" && !param.getSharding() && param.getOf())
     if (auto parameter = symbols.lookup<onnx::ParamOp>(*param.getOf())) return updateLayout(mesh, parameter, symbols);
-  auto update = param->getAttrOfType<ShardingAttr>(updateLayoutAttr);
+  auto update = dist::updateShardingAttr.of(param);
   return update ? update.getSharding() : homeOf(mesh, param);
 }
 

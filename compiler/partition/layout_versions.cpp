@@ -1,6 +1,6 @@
 #include "compiler/partition/layout_versions.h"
-#include "compiler/partition/stages.h"
 #include "dialects/onnx/facets/rule_building.h"
+#include "dialects/place/Place.h"
 #include <algorithm>
 
 using namespace mlir;
@@ -9,22 +9,22 @@ using namespace cleave::dist;
 namespace cleave::partition {
 
 void annotate(Operation *op, const FactorSharding &split, ArrayRef<Sharding> results) {
-  op->setAttr(factorsAttr, factorsAttribute(op->getContext(), split));
+  dist::factorsAttr.set(op, FactorsAttr::get(op->getContext(), split));
   SmallVector<Attribute> layouts;
   for (const Sharding &layout : results) layouts.push_back(ShardingAttr::get(op->getContext(), layout));
-  op->setAttr(layoutAttr, ArrayAttr::get(op->getContext(), layouts));
+  dist::resultsAttr.set(op, ArrayAttr::get(op->getContext(), layouts));
 }
 
 void LayoutVersions::define(Value value, Sharding layout) {
   Operation *maker = value.getDefiningOp();
-  versions[value] = {{value, std::move(layout), maker ? phaseOf(maker) : StringRef("forward")}};
+  versions[value] = {{value, std::move(layout), maker ? phaseOf(maker) : Phase::Forward}};
 }
 
 bool LayoutVersions::pending(Value value) const {
   return llvm::all_of(versions.find(value)->second, [](const Version &v) { return !v.layout.partial.empty(); });
 }
 
-bool LayoutVersions::usable(const Version &version, const Sharding &wanted, StringRef phase, Value value) const {
+bool LayoutVersions::usable(const Version &version, const Sharding &wanted, Phase phase, Value value) const {
   for (const std::string &axis : wanted.partial)
     if (!contains(version.layout.partial, axis)) return false;
   bool own = version.value == value;
@@ -36,7 +36,7 @@ bool LayoutVersions::usable(const Version &version, const Sharding &wanted, Stri
                       [&](const Version &other) { return localBytes(mesh, value.getType(), other.layout) >= bytes; });
 }
 
-const LayoutVersions::Version *LayoutVersions::cheapest(Value value, const Sharding &wanted, StringRef phase) const {
+const LayoutVersions::Version *LayoutVersions::cheapest(Value value, const Sharding &wanted, Phase phase) const {
   const Version *best = nullptr;
   double bestBytes = 0;
   for (const Version &version : versions.find(value)->second) {
@@ -48,7 +48,7 @@ const LayoutVersions::Version *LayoutVersions::cheapest(Value value, const Shard
   return best;
 }
 
-double LayoutVersions::price(Value value, const Sharding &wanted, StringRef phase) const {
+double LayoutVersions::price(Value value, const Sharding &wanted, Phase phase) const {
   const Version *best = cheapest(value, wanted, phase);
   return best ? reshardBytes(mesh, value.getType(), best->layout, wanted) : 0;
 }
@@ -69,7 +69,7 @@ bool LayoutVersions::isGenerated(Value value) {
   return generated[value] = result;
 }
 
-bool LayoutVersions::isFreeIn(Value value, const Sharding &wanted, StringRef phase) {
+bool LayoutVersions::isFreeIn(Value value, const Sharding &wanted, Phase phase) {
   Operation *op = value.getDefiningOp();
   if (!isGenerated(value) && !isa_and_nonnull<onnx::BroadcastOp>(op)) return false;
   FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
@@ -99,8 +99,9 @@ Value LayoutVersions::regenerate(Value value, const Sharding &wanted, Operation 
   OpBuilder builder(user);
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);
-  if (phaseOf(user) != phaseOf(op)) copy->removeAttr(stageAttr); // it runs where it is read, as a resharding does
-  copy->setAttr(phaseAttr, builder.getStringAttr(phaseOf(user)));
+  if (phaseOf(user) != phaseOf(op))
+    place::setStage(copy, std::nullopt); // it runs where it is read, as a resharding does
+  place::setPhase(copy, phaseOf(user));
   annotate(copy, split, wanted);
   return copy->getResult(0);
 }
@@ -117,7 +118,7 @@ Value LayoutVersions::spread(Value value, const Sharding &layout, const Axes &ax
       builder, loc, type, DenseElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), share)));
   auto product = onnx::MulOp::create(builder, loc, type, value, constant);
   for (Operation *op : {constant.getOperation(), product.getOperation()}) {
-    op->setAttr(phaseAttr, builder.getStringAttr(phaseOf(user)));
+    place::setPhase(op, phaseOf(user));
     annotate(op, split, layout);
   }
   return product;
@@ -126,7 +127,7 @@ Value LayoutVersions::spread(Value value, const Sharding &layout, const Axes &ax
 Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) {
   // A function's result belongs to the phase that made it.
   Operation *maker = value.getDefiningOp();
-  StringRef phase = phaseOf(isa<func::ReturnOp>(user) && maker ? maker : user);
+  const Phase phase = phaseOf(isa<func::ReturnOp>(user) && maker ? maker : user);
   const Version *source = cheapest(value, wanted, phase);
   if (!source) {
     // Only an accumulator wants a partial sum where there is a whole value.
@@ -151,7 +152,7 @@ Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) 
     source = cheapest(value, wanted, phase); // regenerate may have moved the table
     Location loc = value.getDefiningOp() ? value.getDefiningOp()->getLoc() : user->getLoc();
     auto op = dist::ReshardOp::create(builder, loc, source->value, layoutOf(source->layout), layoutOf(wanted));
-    op->setAttr(phaseAttr, builder.getStringAttr(phase));
+    place::setPhase(op, phase);
     made.value = op.getY();
   }
   versions[value].push_back(made);

@@ -28,7 +28,7 @@ public:
   // Still a partial sum in every version.
   bool pending(mlir::Value value) const;
   // Bytes one device would send.
-  double price(mlir::Value value, const dist::Sharding &wanted, llvm::StringRef phase) const;
+  double price(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
   // The value as `wanted`, for use by `user`; what has to be built is built before it.
   mlir::Value get(mlir::Value value, const dist::Sharding &wanted, mlir::Operation *user);
 
@@ -36,14 +36,14 @@ private:
   struct Version {
     mlir::Value value;
     dist::Sharding layout;
-    llvm::StringRef phase; // that made it
+    Phase phase; // that made it
   };
-  bool usable(const Version &version, const dist::Sharding &wanted, llvm::StringRef phase, mlir::Value value) const;
-  const Version *cheapest(mlir::Value value, const dist::Sharding &wanted, llvm::StringRef phase) const;
+  bool usable(const Version &version, const dist::Sharding &wanted, Phase phase, mlir::Value value) const;
+  const Version *cheapest(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
   // Made from nothing: cheaper to compute in part than to cut.
   bool isGenerated(mlir::Value value);
   // Generated or a broadcast, and no operand moves between devices for it.
-  bool isFreeIn(mlir::Value value, const dist::Sharding &wanted, llvm::StringRef phase);
+  bool isFreeIn(mlir::Value value, const dist::Sharding &wanted, Phase phase);
   mlir::Value regenerate(mlir::Value value, const dist::Sharding &wanted, mlir::Operation *user);
   mlir::Value spread(mlir::Value value, const dist::Sharding &layout, const dist::Axes &axes, mlir::Operation *user);
 

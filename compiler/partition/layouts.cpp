@@ -6,11 +6,6 @@ using namespace cleave::dist;
 
 namespace cleave::partition {
 
-StringRef phaseOf(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(phaseAttr);
-  return phase ? phase.getValue() : StringRef("forward");
-}
-
 ArrayAttr axesAttribute(MLIRContext *context, const Axes &axes) {
   SmallVector<Attribute> names;
   for (const std::string &axis : axes) names.push_back(StringAttr::get(context, axis));
@@ -24,27 +19,15 @@ Axes axesOf(Attribute attribute) {
   return axes;
 }
 
-ArrayAttr factorsAttribute(MLIRContext *context, const FactorSharding &split) {
-  SmallVector<Attribute> entries;
-  for (const Axes &axes : split) entries.push_back(axesAttribute(context, axes));
-  return ArrayAttr::get(context, entries);
-}
-
 std::optional<FactorSharding> factorsOf(Operation *op) {
-  auto array = op->getAttrOfType<ArrayAttr>(factorsAttr);
-  if (!array) return std::nullopt;
-  FactorSharding split;
-  for (Attribute entry : array) split.push_back(axesOf(entry));
-  return split;
+  FactorsAttr factors = dist::factorsAttr.of(op);
+  return factors ? std::optional(factors.getFactors()) : std::nullopt;
 }
 
 FailureOr<Mesh> meshOf(ModuleOp module) {
-  auto text = module->getAttrOfType<StringAttr>(meshAttr);
-  if (!text) return module.emitError("has no attribute '") << meshAttr << "': run apply-decision first";
-  Mesh mesh;
-  std::string error;
-  if (!Mesh::parse(text.str(), mesh, error)) return module.emitError(meshAttr) << ": " << error;
-  return mesh;
+  MeshAttr mesh = dist::meshAttr.of(module);
+  if (!mesh) return module.emitError("has no attribute '") << dist::meshAttr.name() << "': run apply-decision first";
+  return mesh.getMesh();
 }
 
 SmallVector<int64_t> shapeOf(Value value) {
@@ -141,8 +124,8 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
   llvm::StringMap<Seen> nodes;
   std::vector<StringRef> nodeOf;
   for (Operation &op : function.getBody().front()) {
-    if (phaseOf(&op) != "forward" || !isa<onnx::FactorRuleOpInterface>(op) || isa<onnx::ConstantOp>(op)) continue;
-    if (op.hasAttr(asideAttr)) continue;
+    if (phaseOf(&op) != Phase::Forward || !isa<onnx::FactorRuleOpInterface>(op) || isa<onnx::ConstantOp>(op)) continue;
+    if (onnx::fp8ScalingAttr.isOn(&op)) continue;
     auto location = op.getLoc()->findInstanceOf<NameLoc>();
     StringRef node = location ? location.getName().getValue() : StringRef("?");
     auto &[key, seen] = *nodes.try_emplace(node).first;
@@ -160,8 +143,8 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
     result.push_back({&op, std::move(name)});
   }
   for (size_t i = 0; i < result.size(); ++i) {
-    if (auto known = result[i].op->getAttrOfType<StringAttr>(nodeAttr))
-      result[i].name = known.getValue().str();
+    if (auto known = place::nodeAttr.of(result[i].op))
+      result[i].name = known->str();
     else if (nodeOf[i] != "?" && nodes[nodeOf[i]].main == i)
       result[i].name = nodeOf[i].str();
   }

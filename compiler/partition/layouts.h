@@ -1,42 +1,27 @@
 // How a split is written on the IR between the passes of this folder:
 //
-//   module attributes {cleave.mesh = "dp=2,tp=2", cleave.zero_axes = ["dp"]}
+//   module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2">, dist.zero_axes = #dist.axes<[dp]>}
 //   onnx.param @w : tensor<64x256xf32> "parameter" {sharding = #dist.sharding<"[{},{tp}]">, ...}
-//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], [], ["tp"], []],     one entry a factor of the op's rule
-//                              cleave.partial = ["tp"],                      partial axes that pass through the op
-//                              cleave.layout = [#dist.sharding<"...">]}      one entry a result
+//   %y = onnx.Contract %x, %w {dist.factors = #dist.factors<[dp], [], [tp], []>,    one entry a factor of the op's rule
+//                              dist.results = [#dist.sharding<"...">]}             one entry a result
 //
-// `cleave.gathers_again` on the module: what the forward pass gathered the backward pass gathers again.
-//
-// ApplyDecision writes factors and partial on forward ops, PropagateShardings completes them and adds the layouts,
-// MaterializeCollectives removes all of them.
+// ApplyDecision writes the factors of forward ops, PropagateShardings completes them and adds the results' layouts,
+// MaterializeCollectives removes both.
 #pragma once
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/base/sharding/factor_rule.h"
 
 namespace cleave::partition {
 
-inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "cleave.zero_axes",
-                                     batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
-                                     partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
-                                     updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
-                                     tensorsAttr = "cleave.tensors", nodeAttr = "cleave.node",
-                                     gathersAgainAttr = "cleave.gathers_again", segmentAttr = "cleave.segment",
-                                     againAttr = "cleave.again", asideAttr = "cleave.aside",
-                                     productAttr = "cleave.product"; // mirrored_split.h
-// On an op whose decision is that of the operation it stands for: the decided factor for every factor of its own, -1
-// for none.
-inline constexpr llvm::StringLiteral decidedFactorsAttr = "cleave.decided_factors";
-
-// "forward" where the op does not say.
-llvm::StringRef phaseOf(mlir::Operation *op);
+using place::Phase;
+using place::phaseOf;
 
 mlir::ArrayAttr axesAttribute(mlir::MLIRContext *context, const dist::Axes &axes);
 dist::Axes axesOf(mlir::Attribute attribute); // of an array of strings; empty for null
-mlir::ArrayAttr factorsAttribute(mlir::MLIRContext *context, const dist::FactorSharding &split);
 std::optional<dist::FactorSharding> factorsOf(mlir::Operation *op);
 
 // The module's mesh; fails with an error that names the attribute.
@@ -62,7 +47,7 @@ dist::Sharding homeOf(const dist::Mesh &mesh, onnx::ParamOp param);
 
 // Names of the forward operations of a function, the same in every function that has them: the name of the exported
 // node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others. An operation that
-// says its name (`cleave.node`) keeps it: others around it may be gone.
+// says its name (`place.node`) keeps it: others around it may be gone.
 struct NamedOperation {
   mlir::Operation *op;
   std::string name;

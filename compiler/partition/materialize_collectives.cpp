@@ -25,7 +25,7 @@ struct Materialization {
 
   FailureOr<RankedTensorType> localType(Operation *op, Type type, Attribute layout) {
     auto sharding = dyn_cast_or_null<ShardingAttr>(layout);
-    if (!sharding) return op->emitOpError("has no '") << layoutAttr << "': run propagate-shardings first";
+    if (!sharding) return op->emitOpError("has no '") << dist::resultsAttr.name() << "': run propagate-shardings first";
     auto global = cast<RankedTensorType>(type);
     std::vector<int64_t> local;
     std::string error;
@@ -44,9 +44,9 @@ struct Materialization {
         continue;
       }
       if (op.getNumResults() == 0) continue;
-      auto layouts = op.getAttrOfType<ArrayAttr>(layoutAttr);
+      auto layouts = dist::resultsAttr.of(&op);
       if (!layouts || layouts.size() != op.getNumResults())
-        return op.emitOpError("has no '") << layoutAttr << "': run propagate-shardings first";
+        return op.emitOpError("has no '") << dist::resultsAttr.name() << "': run propagate-shardings first";
       for (auto [result, layout] : llvm::zip_equal(op.getResults(), layouts)) {
         FailureOr<RankedTensorType> type = localType(&op, result.getType(), layout);
         if (failed(type)) return failure();
@@ -72,7 +72,8 @@ struct Materialization {
     for (Operation *op : reshards) steps.push_back(stepsOf(cast<dist::ReshardOp>(op), reasons));
     for (auto [op, itsSteps] : llvm::zip_equal(reshards, steps)) expand(cast<dist::ReshardOp>(op), itsSteps);
     for (Operation &op : function.getBody().front())
-      for (StringRef name : {factorsAttr, partialAttr, layoutAttr, productAttr}) op.removeAttr(name);
+      for (StringRef name : {dist::factorsAttr.name(), dist::resultsAttr.name(), place::productAttr.name()})
+        op.removeAttr(name);
     Operation *terminator = function.getBody().front().getTerminator();
     function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),
                                        terminator->getOperandTypes()));
@@ -82,7 +83,7 @@ struct Materialization {
 private:
   LogicalResult localizeArguments(func::FuncOp function) {
     for (BlockArgument argument : function.getArguments()) {
-      Attribute layout = function.getArgAttr(argument.getArgNumber(), layoutAttr);
+      Attribute layout = dist::layoutAttr.of(function, argument.getArgNumber());
       FailureOr<RankedTensorType> type = localType(function, argument.getType(), layout);
       if (failed(type)) return failure();
       argument.setType(*type);
@@ -100,7 +101,7 @@ private:
       constant.getY().setType(local);
       return;
     }
-    Sharding layout = cast<ShardingAttr>(constant->getAttrOfType<ArrayAttr>(layoutAttr)[0]).getSharding();
+    Sharding layout = cast<ShardingAttr>(dist::resultsAttr.of(constant)[0]).getSharding();
     OpBuilder builder(constant->getContext());
     builder.setInsertionPointAfter(constant);
     Value whole = constant.getY(), part = whole;
@@ -128,13 +129,13 @@ private:
     Value value = op.getX();
     for (const auto &[step, why, tensor] : steps) {
       value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
-      value.getDefiningOp()->setAttr(tensorsAttr, builder.getStrArrayAttr({tensor}));
+      dist::tensorsAttr.set(value.getDefiningOp(), tensor);
     }
     op.getY().replaceAllUsesWith(value);
     op.erase();
   }
 
-  Value build(OpBuilder &builder, Location loc, Value x, const ReshardStep &step, StringRef why, StringRef phase) {
+  Value build(OpBuilder &builder, Location loc, Value x, const ReshardStep &step, StringRef why, Phase phase) {
     auto type = cast<RankedTensorType>(x.getType());
     SmallVector<int64_t> shape(type.getShape());
     int64_t n = mesh.groupSize(step.axes);
@@ -163,7 +164,7 @@ private:
       op = dist::OwnPartOp::create(builder, loc, result, x, axes, dim, reasonAttr);
       break;
     }
-    op->setAttr(phaseAttr, builder.getStringAttr(phase));
+    place::setPhase(op, phase);
     return op->getResult(0);
   }
 };
@@ -185,11 +186,11 @@ struct MaterializeCollectives : PassWrapper<MaterializeCollectives, OperationPas
     // From here on every persistent tensor says where it lies.
     for (auto param : module.getOps<onnx::ParamOp>()) {
       param.setShardingAttr(ShardingAttr::get(&getContext(), homeOf(*mesh, param)));
-      param->removeAttr(updateLayoutAttr);
+      dist::updateShardingAttr.remove(param);
     }
-    module->removeAttr(zeroAxesAttr);
-    module->removeAttr(batchAxesAttr);
-    module->removeAttr(gathersAgainAttr);
+    dist::zeroAxesAttr.remove(module);
+    dist::batchAxesAttr.remove(module);
+    dist::gathersAgainAttr.remove(module);
   }
 };
 

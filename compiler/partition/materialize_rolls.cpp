@@ -14,7 +14,7 @@ Value rollWhole(OpBuilder &builder, onnx::RollOp roll, int64_t distance) {
     SmallVector<int64_t> starts(type.getRank(), 0), sizes(type.getShape());
     starts[dim] = start, sizes[dim] = length;
     auto slice = onnx::SliceOp::create(builder, roll.getLoc(), roll.getX(), starts, sizes, steps);
-    slice->setAttr(phaseAttr, builder.getStringAttr(phaseOf(roll)));
+    place::setPhase(slice, phaseOf(roll));
     return slice.getY();
   };
   Value last = part(size - distance, distance), first = part(0, size - distance);
@@ -43,9 +43,9 @@ LogicalResult materializeRolls(func::FuncOp function, const Mesh &mesh) {
         result = dist::ShiftOp::create(builder, roll.getLoc(), roll.getY().getType(), roll.getX(),
                                        axesAttribute(builder.getContext(), axes), builder.getI64IntegerAttr(distance),
                                        builder.getStringAttr(why));
-        if (name) result.getDefiningOp()->setAttr(tensorsAttr, builder.getStrArrayAttr({name.getName().getValue()}));
+        if (name) dist::tensorsAttr.set(result.getDefiningOp(), name.getName().str());
       }
-      result.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr(phaseOf(roll)));
+      place::setPhase(result.getDefiningOp(), phaseOf(roll));
     }
     roll.getY().replaceAllUsesWith(result);
     roll.erase();

@@ -22,7 +22,7 @@ OpOperand *sharedUse(onnx::ContractOp gradient) {
   for (size_t own : {0, 1})
     for (OpOperand &use : gradient->getOperand(own).getUses()) {
       auto forward = dyn_cast<onnx::ContractOp>(use.getOwner());
-      if (forward && phaseOf(forward) == "forward" && forward.getLoc() == gradient.getLoc() &&
+      if (forward && phaseOf(forward) == Phase::Forward && forward.getLoc() == gradient.getLoc() &&
           differentiates(gradient, own, forward, use.getOperandNumber()))
         return &use;
     }
@@ -37,34 +37,35 @@ OpOperand *sharedWith(onnx::ContractOp gradient, onnx::ContractOp forward) {
 }
 
 onnx::ContractOp gradientProduct(Operation *op) {
-  return phaseOf(op) == "backward" ? dyn_cast<onnx::ContractOp>(op) : onnx::ContractOp();
+  return phaseOf(op) == Phase::Backward ? dyn_cast<onnx::ContractOp>(op) : onnx::ContractOp();
 }
 
 } // namespace
 
 void numberProducts(func::FuncOp function) {
-  Builder builder(function.getContext());
-  int64_t count = 0;
+  int64_t count = 0; // behind the numbers that there are
+  for (Operation &op : function.getBody().front()) count = std::max(count, place::productAttr.of(&op).value_or(-1) + 1);
   for (Operation &op : function.getBody().front()) {
     onnx::ContractOp gradient = gradientProduct(&op);
     OpOperand *shared = gradient ? sharedUse(gradient) : nullptr;
-    if (!shared || op.hasAttr(productAttr)) continue;
+    if (!shared || place::productAttr.isOn(&op)) continue;
     Operation *forward = shared->getOwner();
-    if (!forward->hasAttr(productAttr)) forward->setAttr(productAttr, builder.getI64IntegerAttr(count++));
-    op.setAttr(productAttr, forward->getAttr(productAttr));
+    if (!place::productAttr.isOn(forward)) place::productAttr.set(forward, count++);
+    place::productAttr.copy(forward, &op);
   }
 }
 
 MirroredProducts::MirroredProducts(func::FuncOp function) {
   for (auto product : function.getOps<onnx::ContractOp>())
-    if (Attribute number = product->getAttr(productAttr); number && phaseOf(product) == "forward")
-      forward[number] = product;
+    if (auto number = place::productAttr.of(product); number && phaseOf(product) == Phase::Forward)
+      forward[*number] = product;
 }
 
 std::optional<MirroredProduct> MirroredProducts::find(Operation *op) const {
   onnx::ContractOp gradient = gradientProduct(op);
   if (!gradient) return std::nullopt;
-  onnx::ContractOp numbered = forward.lookup(op->getAttr(productAttr));
+  const std::optional<int64_t> number = place::productAttr.of(op);
+  onnx::ContractOp numbered = number ? forward.lookup(*number) : onnx::ContractOp();
   OpOperand *shared = numbered ? sharedWith(gradient, numbered) : sharedUse(gradient);
   if (!shared) return std::nullopt;
   auto forward = cast<onnx::ContractOp>(shared->getOwner());

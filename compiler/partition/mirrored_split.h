@@ -5,7 +5,7 @@
 //
 // Its operands alone would not say so: with dy split otherwise the cheapest next step may be to gather x. They belong
 // together by the operand that both read; where that is computed again for one of them, by a number that Recompute has
-// given both before (`cleave.product`), and in fp8, where a weight is rounded for each, BuildBackward.
+// given both before (`place.product`), and in fp8, where a weight is rounded for each, BuildBackward.
 //
 // Its result is the gradient of the forward product's other operand, and lies as that operand does once its partial
 // sums are combined: a reduce-scatter where the operand was gathered, an all-reduce where it was whole.
@@ -26,7 +26,7 @@ public:
   std::optional<MirroredProduct> find(mlir::Operation *op) const;
 
 private:
-  llvm::DenseMap<mlir::Attribute, onnx::ContractOp> forward; // by number
+  llvm::DenseMap<int64_t, onnx::ContractOp> forward; // by number
 };
 
 // Gives products of the forward pass and those of the backward pass that belong to them their numbers, where they have

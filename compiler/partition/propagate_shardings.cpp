@@ -40,15 +40,14 @@ private:
   // Samples lie over the batch axes; everything else every device has.
   void layOutArguments() {
     for (BlockArgument argument : function.getArguments()) {
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
       Sharding layout = Sharding::replicated(shapeOf(argument).size());
-      if (auto given = function.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), layoutAttr))
+      if (auto given = dist::layoutAttr.of(function, argument.getArgNumber()))
         layout = given.getSharding();
       else if (int64_t dim = onnx::sampleDim(function, argument.getArgNumber());
-               dim >= 0 && (!role || role.getValue() != "host"))
+               dim >= 0 && !onnx::hostAttr.of(function, argument.getArgNumber()))
         layout.dims[size_t(dim)] = batchAxes;
       layout = fitted(mesh, layout, shapeOf(argument));
-      function.setArgAttr(argument.getArgNumber(), layoutAttr, ShardingAttr::get(function.getContext(), layout));
+      dist::layoutAttr.setArg(function, argument.getArgNumber(), ShardingAttr::get(function.getContext(), layout));
       versions.define(argument, layout);
     }
   }
@@ -69,7 +68,7 @@ private:
     if (undecided && moveToFirstUse(read)) return success(); // it comes again
     Sharding home = undecided ? accumulatorLayout(read, param) : homeOf(mesh, param);
     versions.define(read.getValue(), home);
-    read->setAttr(layoutAttr, ArrayAttr::get(read.getContext(), ShardingAttr::get(read.getContext(), home)));
+    dist::resultsAttr.set(read, ArrayAttr::get(read.getContext(), ShardingAttr::get(read.getContext(), home)));
     return success();
   }
 
@@ -177,7 +176,7 @@ private:
   // A persistent tensor as it is read, or in fp8 scaled and rounded.
   static bool isParameter(Value value) {
     Operation *op = value.getDefiningOp();
-    while (op && op->hasAttr(asideAttr) && op->getNumOperands() > 0) op = op->getOperand(0).getDefiningOp();
+    while (op && onnx::fp8ScalingAttr.isOn(op) && op->getNumOperands() > 0) op = op->getOperand(0).getDefiningOp();
     return isa_and_nonnull<onnx::ReadOp>(op);
   }
 
@@ -210,7 +209,7 @@ private:
     if (rule.linearity == FactorRule::NotLinear) return {};
     Axes limit;
     for (const MeshAxis &axis : mesh.axes) limit.push_back(axis.name);
-    if (decided) limit = axesOf(op->getAttr(partialAttr));
+    if (decided) limit = dist::factorsAttr.of(op).getPartial().getAxes();
     if (limit.empty()) return {};
     double resultBytes = bytesOf(op->getResult(0).getType());
     bool one = rule.linearity == FactorRule::LinearInOne;
@@ -244,10 +243,10 @@ private:
   // The layout an operand has for the purpose of choosing a split.
   Sharding vote(Operation *op, Value operand) const {
     if (auto known = gradients.find(operand); known != gradients.end()) return known->second;
-    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) == "update" && !versions.pending(operand))
+    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) == Phase::Update && !versions.pending(operand))
       return versions.layout(operand);
     Sharding layout = versions.latest(operand);
-    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) != "update") return without(layout, zeroAxes);
+    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) != Phase::Update) return without(layout, zeroAxes);
     if (!versions.pending(operand)) {
       layout.partial.clear();
       return layout;
@@ -306,8 +305,8 @@ struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<Module
     };
     std::ranges::stable_partition(functions, accumulates);
     for (func::FuncOp function : functions) {
-      Propagation propagation(function, *mesh, symbols, axesOf(module->getAttr(zeroAxesAttr)),
-                              axesOf(module->getAttr(batchAxesAttr)), module->hasAttr(gathersAgainAttr));
+      Propagation propagation(function, *mesh, symbols, dist::zeroAxesAttr.of(module).getAxes(),
+                              dist::batchAxesAttr.of(module).getAxes(), dist::gathersAgainAttr.isOn(module));
       if (failed(propagation.run())) return signalPassFailure();
     }
   }

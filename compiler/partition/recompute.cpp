@@ -1,18 +1,18 @@
 // Recompute: the backward pass computes segments of the forward pass again instead of keeping what they made. A segment
-// is what the decision gave one number (`cleave.segment`), on one pipeline stage; of it those are computed again that
-// are marked so (`cleave.again`). An operation that the decision does not know is what its operands are. Values that
+// is what the decision gave one number (place.at: `segment`), on one pipeline stage; of it those are computed again
+// that are marked so (`recompute`). An operation that the decision does not know is what its operands are. Values that
 // flow from segment to segment are kept. Marked operations that the backward pass needs are cloned in front of the
 // first one there that needs one.
 //
 //   forward   x0 -[segment 1]-> x1 -[segment 2]-> x2 -> loss          kept: x0, x1
 //   backward  clones of segment 2 from x1, its gradients, then clones of segment 1 from x0, its gradients
 //
-// A later stage reads what it was sent, not a clone. Clones keep `cleave.again` with their segment's number: codegen
-// does not run them together with the forward pass.
+// A later stage reads what it was sent, not a clone. Clones are `recomputed`, of their segment's number: codegen does
+// not run them together with the forward pass.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -23,11 +23,6 @@ namespace {
 
 // Costs nothing to make again and holds nothing.
 bool isFree(Operation *op) { return !op || isa<onnx::ReadOp, onnx::ConstantOp, onnx::IotaOp>(op); }
-
-int64_t numberOf(Operation *op, StringRef attribute) {
-  auto number = op->getAttrOfType<IntegerAttr>(attribute);
-  return number ? number.getInt() : -1;
-}
 
 class Recomputation {
 public:
@@ -42,16 +37,18 @@ public:
   }
 
 private:
-  using Segment = std::pair<int64_t, int64_t>; // number, stage
+  using Segment = std::pair<int64_t, std::optional<int64_t>>; // number, stage
 
   void findSegments() {
     for (Operation &op : block) {
-      if (phaseOf(&op) != "forward" || isFree(&op) || !isPure(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
-      int64_t number = numberOf(&op, segmentAttr);
-      bool isMarked = op.hasAttr(againAttr);
-      if (number < 0 && !op.hasAttr(factorsAttr)) std::tie(number, isMarked) = ofOperands(&op);
-      if (number < 0) continue;
-      segmentOf[&op] = {number, numberOf(&op, stageAttr)};
+      if (phaseOf(&op) != Phase::Forward || isFree(&op) || !isPure(&op) || op.hasTrait<OpTrait::IsTerminator>())
+        continue;
+      const place::Place place = place::of(&op);
+      std::optional<int64_t> number = place.segment;
+      bool isMarked = place.recompute;
+      if (!number && !dist::factorsAttr.isOn(&op)) std::tie(number, isMarked) = ofOperands(&op);
+      if (!number) continue;
+      segmentOf[&op] = {*number, place.stage};
       if (isMarked) marked.insert(&op);
     }
     for (Operation &op : llvm::reverse(block)) followUsers(&op);
@@ -59,7 +56,8 @@ private:
 
   // Scaling that has no segment by its operands belongs where it is read; so does a weight in 8 bits.
   void followUsers(Operation *op) {
-    if (!op->hasAttr(asideAttr) || phaseOf(op) != "forward" || segmentOf.contains(op) || op->use_empty()) return;
+    if (!onnx::fp8ScalingAttr.isOn(op) || phaseOf(op) != Phase::Forward || segmentOf.contains(op) || op->use_empty())
+      return;
     const Segment one = segmentOf.lookup(*op->user_begin());
     bool isMarked = true;
     for (Operation *user : op->getUsers()) {
@@ -71,18 +69,18 @@ private:
     if (isMarked) marked.insert(op);
   }
 
-  std::pair<int64_t, bool> ofOperands(Operation *op) const {
+  std::pair<std::optional<int64_t>, bool> ofOperands(Operation *op) const {
     std::optional<int64_t> one;
     bool all = true;
     for (Value operand : op->getOperands()) {
       if (isFree(operand.getDefiningOp())) continue;
       auto found = segmentOf.find(operand.getDefiningOp());
-      if (found == segmentOf.end() && operand.getDefiningOp()->hasAttr(asideAttr)) continue; // a scale
-      if (found == segmentOf.end() || (one && *one != found->second.first)) return {-1, false};
+      if (found == segmentOf.end() && onnx::fp8ScalingAttr.isOn(operand.getDefiningOp())) continue; // a scale
+      if (found == segmentOf.end() || (one && *one != found->second.first)) return {std::nullopt, false};
       one = found->second.first;
       all &= marked.contains(found->first);
     }
-    return {one.value_or(-1), all};
+    return {one, all};
   }
 
   // Made by a marked operation, and read nowhere but in its segment and by gradients.
@@ -92,7 +90,7 @@ private:
     Segment segment = segmentOf.lookup(op);
     return llvm::all_of(value.getUsers(), [&](Operation *user) {
       auto found = segmentOf.find(user);
-      return phaseOf(user) != "forward" || (found != segmentOf.end() && found->second == segment);
+      return phaseOf(user) != Phase::Forward || (found != segmentOf.end() && found->second == segment);
     });
   }
 
@@ -101,8 +99,8 @@ private:
     return isDropped(value) && isHere(reader, value.getDefiningOp()) ? value.getDefiningOp() : nullptr;
   }
   bool isHere(Operation *reader, Operation *made) const {
-    int64_t stage = numberOf(reader, stageAttr);
-    return stage < 0 || stage == segmentOf.lookup(made).second;
+    const std::optional<int64_t> stage = place::stageOf(reader);
+    return !stage || stage == segmentOf.lookup(made).second;
   }
 
   // Finds the values of segments that backward operations read, and those that they are made from inside the same
@@ -110,7 +108,7 @@ private:
   void findNeeded() {
     DenseSet<Operation *> seen;
     for (Operation &op : block) {
-      if (phaseOf(&op) != "backward") continue;
+      if (phaseOf(&op) != Phase::Backward) continue;
       for (Value operand : op.getOperands())
         if (Operation *made = again(operand, &op)) {
           Segment segment = segmentOf[made];
@@ -134,19 +132,20 @@ private:
     IRMapping mapping;
     const Segment segment = segmentOf.lookup(ops.front());
     SmallVector<std::pair<Operation *, Operation *>> rereads;
-    auto backward = builder.getStringAttr("backward");
-    auto number = builder.getI64IntegerAttr(segment.first);
     for (Operation *op : ops) {
       // A parameter is read again, so that it may be gathered again; a constant is no load on memory.
       for (Value operand : op->getOperands())
         if (Operation *made = operand.getDefiningOp(); made && isFree(made) && !mapping.contains(operand)) {
           Operation *again = builder.clone(*made, mapping);
-          again->setAttr(phaseAttr, backward);
+          place::setPhase(again, Phase::Backward);
           if (isa<onnx::ReadOp>(made)) rereads.emplace_back(made, again);
         }
       Operation *clone = builder.clone(*op, mapping);
-      clone->setAttr(phaseAttr, backward);
-      clone->setAttr(againAttr, number);
+      place::Place place = place::of(op);
+      place.phase = Phase::Backward;
+      place.recompute = false;
+      place.recomputed = segment.first;
+      place.set(clone);
     }
     for (auto [read, again] : rereads) shareRead(read, again, segment);
     Operation *last = before->getPrevNode();
@@ -154,7 +153,7 @@ private:
       for (Value result : op->getResults())
         if (isDropped(result))
           result.replaceUsesWithIf(mapping.lookup(result), [&](OpOperand &use) {
-            return phaseOf(use.getOwner()) == "backward" && isHere(use.getOwner(), op);
+            return phaseOf(use.getOwner()) == Phase::Backward && isHere(use.getOwner(), op);
           });
     sinkGradients(mapping.lookup(ops.front()->getResult(0)).getDefiningOp(), last);
   }
@@ -164,14 +163,14 @@ private:
   // which has to stay anyway, they would lie beside all of it.
   void sinkGradients(Operation *first, Operation *last) {
     SmallVector<std::pair<Operation *, Operation *>> moves; // and before which
-    for (Operation *op = first->getPrevNode(); op && phaseOf(op) == "backward" && !op->hasAttr(againAttr);
+    for (Operation *op = first->getPrevNode(); op && phaseOf(op) == Phase::Backward && !place::isRecomputed(op);
          op = op->getPrevNode()) {
       if (!isa<onnx::ContractOp>(op)) continue;
       Operation *reader = nullptr;
       for (Operation *user : op->getUsers())
         if (!reader || user->isBeforeInBlock(reader)) reader = user;
-      if (!reader || phaseOf(reader) != "backward" || !last->isBeforeInBlock(reader)) continue;
-      if (numberOf(op, stageAttr) != numberOf(reader, stageAttr)) continue; // it is sent as soon as it is made
+      if (!reader || phaseOf(reader) != Phase::Backward || !last->isBeforeInBlock(reader)) continue;
+      if (place::stageOf(op) != place::stageOf(reader)) continue; // it is sent as soon as it is made
       const bool stays = llvm::all_of(op->getOperands(), [&](Value operand) {
         return isFree(operand.getDefiningOp()) ||
                llvm::any_of(operand.getUsers(), [&](Operation *user) { return !user->isBeforeInBlock(reader); });
@@ -186,13 +185,13 @@ private:
   void shareRead(Operation *read, Operation *again, const Segment &segment) {
     auto isOfSegment = [&](Operation *user) {
       auto found = segmentOf.find(user);
-      return phaseOf(user) != "forward" || (found != segmentOf.end() && found->second == segment);
+      return phaseOf(user) != Phase::Forward || (found != segmentOf.end() && found->second == segment);
     };
     if (!llvm::all_of(read->getUsers(), isOfSegment)) return;
     read->getResult(0).replaceUsesWithIf(again->getResult(0), [&](OpOperand &use) {
       Operation *user = use.getOwner();
-      const int64_t stage = numberOf(user, stageAttr);
-      return phaseOf(user) == "backward" && again->isBeforeInBlock(user) && (stage < 0 || stage == segment.second);
+      const std::optional<int64_t> stage = place::stageOf(user);
+      return phaseOf(user) == Phase::Backward && again->isBeforeInBlock(user) && (!stage || stage == segment.second);
     });
   }
 
@@ -228,8 +227,10 @@ struct Recompute : PassWrapper<Recompute, OperationPass<ModuleOp>> {
       if (function.isExternal()) continue;
       if (function != keeping) Recomputation(function).run();
       function.walk([](Operation *op) {
-        op->removeAttr(segmentAttr);
-        if (phaseOf(op) == "forward") op->removeAttr(againAttr);
+        place::Place place = place::of(op);
+        place.segment.reset();
+        place.recompute = false;
+        place.set(op);
       });
     }
   }

@@ -97,7 +97,7 @@ private:
     for (auto param : module.getOps<onnx::ParamOp>()) {
       SmallVector<int64_t> held;
       for (int rank : holders[param.getSymName()].set_bits()) held.push_back(rank);
-      param->setAttr(programsAttr, builder.getDenseI64ArrayAttr(held));
+      place::programsAttr.set(param, held);
     }
     return success();
   }
@@ -107,8 +107,8 @@ private:
     for (int64_t rank = 0; rank < ranksOf(); ++rank) {
       func::FuncOp own = count.clone();
       own.setName("count." + std::to_string(rank));
-      own->setAttr(programAttr, builder.getI64IntegerAttr(rank));
-      own->setAttr(fragmentAttr, builder.getStringAttr("count"));
+      place::programAttr.set(own, rank);
+      place::fragmentAttr.set(own, "count");
       getOperation().insert(count->getIterator(), own);
     }
     count.erase();
@@ -122,7 +122,7 @@ private:
     auto forward = getOperation().lookupSymbol<func::FuncOp>("forward." + std::to_string(stage));
     func::FuncOp own = forward.clone();
     own.setName((forward.getSymName() + ".ahead").str());
-    own->setAttr(aheadAttr, UnitAttr::get(&getContext()));
+    place::aheadAttr.set(own);
     SymbolTable symbols(getOperation());
     symbols.insert(own, std::next(forward->getIterator()));
     for (Operation &op : own.getBody().front()) {
@@ -145,7 +145,7 @@ private:
   static int64_t freeChannel(ModuleOp module) {
     int64_t channel = 0;
     module.walk([&](Operation *op) {
-      if (auto taken = op->getAttrOfType<IntegerAttr>(channelAttr)) channel = std::max(channel, taken.getInt() + 1);
+      if (auto taken = dist::channelAttr.of(op)) channel = std::max(channel, *taken + 1);
     });
     return channel;
   }
@@ -176,7 +176,7 @@ private:
         int64_t order = tag + static_cast<int64_t>(i);
         results.push_back(split.isFloating(result)
                               ? own
-                              : sumOverStages(builder, result.getLoc(), result.getType(), own, "forward", order));
+                              : sumOverStages(builder, result.getLoc(), result.getType(), own, Phase::Forward, order));
         attributes.push_back(evaluate.getResultAttrDict(i));
       }
       end->setOperands(results);
@@ -192,13 +192,13 @@ private:
     llvm::StringMap<Ranks> holders;
     int64_t count = ranksOf();
     for (auto function : module.getOps<func::FuncOp>()) {
-      auto rank = function->getAttrOfType<IntegerAttr>(programAttr);
+      auto rank = place::programAttr.of(function);
       if (!rank) continue;
       for (Operation &op : function.getBody().front()) {
         StringRef name;
         if (auto read = dyn_cast<onnx::ReadOp>(op)) name = read.getParam();
         if (auto write = dyn_cast<onnx::WriteOp>(op)) name = write.getParam();
-        if (!name.empty()) holders.try_emplace(name, count).first->second.set(rank.getInt());
+        if (!name.empty()) holders.try_emplace(name, count).first->second.set(*rank);
       }
     }
     for (auto param : module.getOps<onnx::ParamOp>())
@@ -208,7 +208,7 @@ private:
       }
     for (auto param : module.getOps<onnx::ParamOp>())
       if (param.getRole() == "optimizer_state") {
-        auto beside = param->getAttrOfType<FlatSymbolRefAttr>(besideAttr);
+        auto beside = onnx::besideAttr.of(param);
         auto of = beside          ? holders.find(beside.getValue())
                   : param.getOf() ? holders.find(*param.getOf())
                                   : holders.end();

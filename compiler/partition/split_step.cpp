@@ -6,11 +6,6 @@ using namespace mlir;
 namespace cleave::partition {
 namespace {
 
-int64_t stageAttrOf(Operation *op) {
-  auto stage = op->getAttrOfType<IntegerAttr>(stageAttr);
-  return stage ? stage.getInt() : -1;
-}
-
 int64_t valueBytes(Value value) {
   auto type = cast<ShapedType>(value.getType());
   return type.getNumElements() * int64_t(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
@@ -29,9 +24,10 @@ LogicalResult StepSplit::analyze() {
       late.insert(&op);
       continue;
     }
+    const std::optional<int64_t> known = place::stageOf(&op);
     Place place;
-    place.stage = stageAttrOf(&op);
-    bool backward = phaseOf(&op) == "backward", known = place.stage >= 0, anyBackward = false;
+    place.stage = known.value_or(0);
+    bool backward = phaseOf(&op) == Phase::Backward, anyBackward = false;
     std::optional<int64_t> earliest, latest;
     for (Value operand : op.getOperands()) {
       auto home = homes.find(operand.getDefiningOp());
@@ -41,7 +37,7 @@ LogicalResult StepSplit::analyze() {
       anyBackward = true;
       earliest = std::min(earliest.value_or(home->second.stage), home->second.stage);
     }
-    place.part = backward || (phaseOf(&op) == "update" && anyBackward) ? Part::Backward : Part::Forward;
+    place.part = backward || (phaseOf(&op) == Phase::Update && anyBackward) ? Part::Backward : Part::Forward;
     if (place.part == Part::Backward && !known && !earliest) {
       unknown.insert(&op);
       place.stage = latest.value_or(0);
@@ -73,7 +69,7 @@ LogicalResult StepSplit::analyze() {
 void StepSplit::placeGathers() {
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     auto home = homes.find(&op);
-    if (!isa<dist::AllGatherOp, dist::AllToAllOp>(op) || home == homes.end() || stageAttrOf(&op) >= 0) continue;
+    if (!isa<dist::AllGatherOp, dist::AllToAllOp>(op) || home == homes.end() || place::stageOf(&op)) continue;
     std::optional<Place> there;
     bool isOne = true;
     for (Operation *user : op.getUsers()) {
@@ -144,7 +140,7 @@ void StepSplit::halve() {
 void StepSplit::makeHeldValues() {
   for (Operation &op : function.getBody().front().without_terminator()) {
     auto home = homes.find(&op);
-    if (home == homes.end() || home->second.part != Part::BackwardWeight || !op.hasAttr(againAttr) ||
+    if (home == homes.end() || home->second.part != Part::BackwardWeight || !place::isRecomputed(&op) ||
         FloatingValues::isHeavy(&op))
       continue;
     int64_t freed = 0, made = 0;
@@ -203,7 +199,9 @@ Operation *StepSplit::cloneInto(Built &target, Operation *op) {
   for (Value operand : op->getOperands()) materialize(target, operand);
   OpBuilder builder(target.function.getBody().front().getTerminator());
   Operation *clone = builder.clone(*op, target.values);
-  for (StringRef name : {stageAttr, originAttr}) clone->removeAttr(name);
+  place::Place inFunction = place::of(clone);
+  inFunction.stage = inFunction.origin = std::nullopt;
+  inFunction.set(clone);
   return clone;
 }
 
@@ -228,8 +226,7 @@ void StepSplit::send(Built &target, const Transfer &transfer) {
   auto send = dist::SendOp::create(builder, transfer.value.getLoc(), target.values.lookup(transfer.value),
                                    builder.getI64IntegerAttr(rankOfStage[transfer.to.stage]),
                                    builder.getI64IntegerAttr(transfer.tag), builder.getStringAttr(why));
-  if (auto name = transfer.value.getLoc()->findInstanceOf<NameLoc>())
-    send->setAttr(tensorsAttr, builder.getStrArrayAttr({name.getName().getValue()}));
+  if (auto name = transfer.value.getLoc()->findInstanceOf<NameLoc>()) dist::tensorsAttr.set(send, name.getName().str());
   mark(send, transfer);
 }
 
@@ -252,11 +249,10 @@ void StepSplit::numberTransfers(int64_t &tag) {
 
 void StepSplit::mark(Operation *op, const Transfer &transfer) const {
   Builder builder(op->getContext());
-  op->setAttr(phaseAttr, builder.getStringAttr(transfer.from.part == Part::Forward ? "forward" : "backward"));
-  op->setAttr(channelAttr, builder.getI64IntegerAttr(transfer.channel));
+  place::setPhase(op, transfer.from.part == Part::Forward ? Phase::Forward : Phase::Backward);
+  dist::channelAttr.set(op, transfer.channel);
   auto [first, last] = std::minmax(transfer.from.stage, transfer.to.stage);
-  if (last - first > 1 || rankOfStage[first] == rankOfStage[last])
-    op->setAttr(crossesAttr, builder.getI64IntegerAttr(first));
+  if (last - first > 1 || rankOfStage[first] == rankOfStage[last]) dist::crossesAttr.set(op, first);
 }
 
 int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag, StringRef suffix) {
@@ -276,8 +272,8 @@ int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t f
                                        builder.getFunctionType({}, {}));
       builder.createBlock(&made.getBody());
       func::ReturnOp::create(builder, function.getLoc());
-      made->setAttr(programAttr, builder.getI64IntegerAttr(rankOfStage[stage]));
-      made->setAttr(regionAttr, builder.getStringAttr(routine + "." + Twine(stage) + suffix));
+      place::programAttr.set(made, rankOfStage[stage]);
+      place::regionAttr.set(made, (routine + "." + Twine(stage) + suffix).str());
       built[{stage, part}].function = made;
     }
   for (auto &[place, target] : built) {
@@ -294,8 +290,8 @@ int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t f
     for (auto &[value, number] : target.in) {
       unsigned index = target.function.getNumArguments();
       (void)target.function.insertArgument(
-          index, value.getType(),
-          builder.getDictionaryAttr(builder.getNamedAttr(keptAttr, builder.getI64IntegerAttr(number))), value.getLoc());
+          index, value.getType(), builder.getDictionaryAttr(place::keptAttr.named(builder.getContext(), number)),
+          value.getLoc());
       target.values.map(value, target.function.getArgument(index));
     }
     for (const Transfer &transfer : transfers)
@@ -319,8 +315,7 @@ int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t f
     for (auto &[value, number] : target.out) {
       values.push_back(target.values.lookup(value));
       types.push_back(values.back().getType());
-      kept.push_back(
-          attributes.getDictionaryAttr(attributes.getNamedAttr(keptAttr, attributes.getI64IntegerAttr(number))));
+      kept.push_back(attributes.getDictionaryAttr(place::keptAttr.named(attributes.getContext(), number)));
     }
     target.function.getBody().front().getTerminator()->setOperands(values);
     target.function.setType(attributes.getFunctionType(target.function.getArgumentTypes(), types));

@@ -9,7 +9,7 @@
 //   @forward.0 {send x tag 0} -> h    @forward.1 {receive x} -> ...    @backward.1 {send dx tag 1}    @backward.0(h)
 #pragma once
 #include "compiler/partition/floating_values.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"

@@ -6,15 +6,15 @@ using namespace mlir;
 
 namespace cleave::partition {
 
-Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, StringRef phase, int64_t order) {
+Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, Phase phase, int64_t order) {
   auto mark = [&](Value value) {
-    value.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr(phase));
+    place::setPhase(value.getDefiningOp(), phase);
     return value;
   };
   if (!own) own = mark(onnx::Formula(builder, loc).constant(cast<RankedTensorType>(type), 0));
   auto sum = dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {"pp"}),
                                        builder.getStringAttr("sum"), builder.getStringAttr("a number of all stages"));
-  sum->setAttr(orderAttr, builder.getI64IntegerAttr(order));
+  dist::orderAttr.set(sum, order);
   return mark(sum.getY());
 }
 
@@ -108,16 +108,16 @@ bool UpdateSplit::meets() const {
 void UpdateSplit::send(OpBuilder &builder, Location loc, Value value, int64_t to, int64_t tag, StringRef why) const {
   auto send = dist::SendOp::create(builder, loc, value, builder.getI64IntegerAttr(to), builder.getI64IntegerAttr(tag),
                                    builder.getStringAttr(why));
-  send->setAttr(phaseAttr, builder.getStringAttr("update"));
-  send->setAttr(channelAttr, builder.getI64IntegerAttr(channel));
+  place::setPhase(send, Phase::Update);
+  dist::channelAttr.set(send, channel);
 }
 
 Value UpdateSplit::receive(OpBuilder &builder, Location loc, Type type, int64_t from, int64_t tag,
                            StringRef why) const {
   auto receive = dist::ReceiveOp::create(builder, loc, type, builder.getI64IntegerAttr(from),
                                          builder.getI64IntegerAttr(tag), builder.getStringAttr(why));
-  receive->setAttr(phaseAttr, builder.getStringAttr("update"));
-  receive->setAttr(channelAttr, builder.getI64IntegerAttr(channel));
+  place::setPhase(receive, Phase::Update);
+  dist::channelAttr.set(receive, channel);
   return receive.getY();
 }
 
@@ -134,8 +134,8 @@ int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
         func::FuncOp::create(at, function.getLoc(), ("update." + Twine(rank)).str(), at.getFunctionType({}, {}));
     OpBuilder builder(function.getContext());
     builder.createBlock(&made.getBody());
-    made->setAttr(programAttr, builder.getI64IntegerAttr(rank));
-    made->setAttr(fragmentAttr, builder.getStringAttr("update"));
+    place::programAttr.set(made, rank);
+    place::fragmentAttr.set(made, "update");
     IRMapping values;
     auto use = [&](Operation &op) {
       for (Value operand : op.getOperands())
@@ -158,12 +158,12 @@ int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
         Value sum;
         if (!own.empty()) {
           sum = onnx::Formula(builder, op.getLoc()).sum(own);
-          if (own.size() > 1) sum.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
+          if (own.size() > 1) place::setPhase(sum.getDefiningOp(), Phase::Update);
         }
         Value result = op.getResult(0);
         int64_t number = numbers[result];
         if (results == Results::OfAll || where->second.count() > 1) {
-          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), sum, "update", number));
+          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), sum, Phase::Update, number));
           continue;
         }
         const char *why = "a rank's part of a sum";
@@ -179,7 +179,7 @@ int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
         for (int from : owners.set_bits())
           if (from != rank) parts.push_back(receive(builder, op.getLoc(), result.getType(), from, number, why));
         Value all = onnx::Formula(builder, op.getLoc()).sum(parts);
-        if (parts.size() > 1) all.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
+        if (parts.size() > 1) place::setPhase(all.getDefiningOp(), Phase::Update);
         values.map(result, all);
         continue;
       }
@@ -193,7 +193,8 @@ int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
         int64_t owner = ownerOf(result);
         if (isScalar(result) && results == Results::OfAll) {
           Value own = owner == rank ? values.lookup(result) : Value();
-          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), own, "update", numbers[result]));
+          values.map(result,
+                     sumOverStages(builder, op.getLoc(), result.getType(), own, Phase::Update, numbers[result]));
           continue;
         }
         std::string why =
@@ -233,13 +234,13 @@ void UpdateSplit::giveTensorsChannels(func::FuncOp made) {
     if (type.getNumElements() == 1) continue;
     int64_t bytes = type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
     auto [own, fresh] = channelOfBytes.try_emplace(bytes, channel + 1 + static_cast<int64_t>(channelOfBytes.size()));
-    op.setAttr(channelAttr, builder.getI64IntegerAttr(own->second));
+    dist::channelAttr.set(&op, own->second);
     Attribute peer =
         builder.getDictionaryAttr(builder.getNamedAttr(sent ? "to" : "from", op.getAttr(sent ? "to" : "from")));
     messages[{peer, bytes}].push_back(&op);
   }
   for (auto &[key, ops] : messages)
-    for (Operation *op : ops) op->setAttr(buffersAttr, builder.getI64IntegerAttr(static_cast<int64_t>(ops.size())));
+    for (Operation *op : ops) dist::buffersAttr.set(op, static_cast<int64_t>(ops.size()));
 }
 
 } // namespace cleave::partition

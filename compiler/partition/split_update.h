@@ -10,8 +10,8 @@
 // With results on the first rank alone, what only they need is sent to it and no rank waits for another: where steps
 // run into each other, the last rank has begun the next one when the first ends its own.
 #pragma once
-#include "compiler/partition/stages.h"
 #include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -66,7 +66,7 @@ private:
 
 // A scalar on every rank of the pipeline: the sum over pp of `own`, or of nothing where it is null. At the builder's
 // place. `order`: its number among transfers and sums, the same on every rank.
-mlir::Value sumOverStages(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, mlir::Value own,
-                          llvm::StringRef phase, int64_t order);
+mlir::Value sumOverStages(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, mlir::Value own, Phase phase,
+                          int64_t order);
 
 } // namespace cleave::partition

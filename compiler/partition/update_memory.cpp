@@ -60,7 +60,7 @@ public:
 private:
   // The parameter that all that is made of its result updates; empty: several, as a norm of all gradients does.
   void own(Operation *op) {
-    if (phaseOf(op) != "update") return;
+    if (phaseOf(op) != Phase::Update) return;
     if (auto write = dyn_cast<onnx::WriteOp>(op)) {
       auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
       owners[op] = param && param.getOf() ? *param.getOf() : write.getParam();
@@ -90,8 +90,8 @@ private:
   // Chooses between a state and the new one, which a rule makes with its sums (m of LAMB, but not w): after these,
   // since sums over devices and the sign of an overflow (SkipSteps) are between the two.
   bool keepsOld(Operation *op, Operation *made) const {
-    return skipsSteps && isa<onnx::WhereOp>(op) && made->hasAttr(training::ruleName) &&
-           llvm::any_of(made->getUsers(), [](Operation *user) { return user->hasAttr(training::ruleName); });
+    return skipsSteps && isa<onnx::WhereOp>(op) && place::ruleAttr.isOn(made) &&
+           llvm::any_of(made->getUsers(), [](Operation *user) { return place::ruleAttr.isOn(user); });
   }
 
   // The kernel that reads a value last, in this shape or another one; -1: none, it is only written to where it stays.

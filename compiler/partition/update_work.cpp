@@ -24,7 +24,7 @@ private:
   static bool isGiven(Value value, Operation *reader) {
     Operation *made = value.getDefiningOp();
     if (!made || isa<onnx::ReadOp>(made)) return true;
-    return !isa<onnx::ConstantOp>(made) && made->getAttr(training::ruleName) != reader->getAttr(training::ruleName);
+    return !isa<onnx::ConstantOp>(made) && place::ruleAttr.of(made) != place::ruleAttr.of(reader);
   }
 
   void add(Operation *op) {
@@ -69,7 +69,7 @@ private:
 llvm::StringMap<planner::UpdateWork> updateWork(func::FuncOp step, const SymbolTable &symbols) {
   llvm::MapVector<StringRef, SmallVector<Operation *>> operationsOf;
   for (Operation &op : step.getBody().front())
-    if (auto rule = op.getAttrOfType<StringAttr>(training::ruleName)) operationsOf[rule.getValue()].push_back(&op);
+    if (auto rule = place::ruleAttr.of(&op)) operationsOf[*rule].push_back(&op);
   llvm::StringMap<planner::UpdateWork> result;
   for (const auto &[name, operations] : operationsOf) {
     auto param = symbols.lookup<onnx::ParamOp>(name);

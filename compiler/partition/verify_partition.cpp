@@ -2,7 +2,7 @@
 // their types became local; what remains is what no single op can see.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/partition/stages.h"
+#include "dialects/place/Place.h"
 #include <map>
 
 using namespace mlir;
@@ -41,7 +41,7 @@ struct VerifyPartition : PassWrapper<VerifyPartition, OperationPass<ModuleOp>> {
 
 private:
   LogicalResult check(Operation *op, SymbolTable &symbols) {
-    for (StringRef name : {factorsAttr, layoutAttr, partialAttr})
+    for (StringRef name : {dist::factorsAttr.name(), dist::resultsAttr.name()})
       if (op->hasAttr(name)) return op->emitOpError("still has '") << name << "' after partitioning";
     if (isa<dist::ReshardOp>(op)) return op->emitOpError("was not materialized");
     if (auto read = dyn_cast<onnx::ReadOp>(op)) return checkHome(op, read.getParam(), read.getValue(), symbols);
@@ -79,13 +79,13 @@ private:
   using Transfers = std::map<std::tuple<int64_t, int64_t, int64_t>, std::pair<Operation *, Type>>;
 
   LogicalResult checkTransfer(Operation *op, int64_t peer, int64_t tag, Type type, Transfers &transfers) {
-    auto program = op->getParentOp()->getAttrOfType<IntegerAttr>(programAttr);
+    auto program = place::programAttr.of(op->getParentOp());
     if (!program) return op->emitOpError("stands in a function of no pipeline rank");
     if (peer < 0 || peer >= mesh.axisSize("pp"))
       return op->emitOpError("has the peer ") << peer << " of " << mesh.axisSize("pp") << " pipeline ranks";
-    int64_t own = program.getInt();
+    int64_t own = *program;
     bool sending = isa<dist::SendOp>(op);
-    if (op->getParentOp()->hasAttr(aheadAttr)) return success(); // the same message of the next step
+    if (place::aheadAttr.isOn(op->getParentOp())) return success(); // the same message of the next step
     if (!transfers.try_emplace({sending ? own : peer, sending ? peer : own, tag}, op, type).second)
       return op->emitOpError("is the second of tag ") << tag << " to that rank";
     return success();

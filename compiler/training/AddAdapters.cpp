@@ -10,7 +10,6 @@
 // A begins uniform in +-1/sqrt(in) (kaiming_uniform with a = sqrt(5)), B with zeros.
 #include "compiler/names/first_few.h"
 #include "compiler/names/module_scope.h"
-#include "compiler/normalize/adapter_dropout.h"
 #include "compiler/training/adapters.h"
 #include "compiler/training/initial_values.h"
 #include "compiler/training/parameter_names.h"
@@ -94,13 +93,12 @@ void follow(Value value, bool isTransposed, Type element, WeightUses &uses) {
 // "h.0.q_proj.weight_Q4". A weight without such a name goes by the module of its product, or by the name that it has.
 std::string moduleOf(onnx::ParamOp weight, onnx::NodeOp product) {
   std::string key = weight.getSymName().str();
-  if (auto keys = weight->getAttrOfType<ArrayAttr>("onnx.state_keys"); keys && !keys.empty())
-    key = cast<StringAttr>(keys[0]).str();
+  if (const std::vector<std::string> keys = onnx::stateKeysAttr.of(weight); !keys.empty()) key = keys[0];
   constexpr std::string_view leaf = ".weight";
   const size_t at = key.rfind(leaf), end = at + leaf.size();
   if (at != std::string::npos && (end == key.size() || key[end] == '_')) return key.substr(0, at);
   const std::string module = names::moduleOf(product.getNodeName().str());
-  return module.empty() || weight->hasAttr("onnx.state_keys") ? key : module;
+  return module.empty() || onnx::stateKeysAttr.isOn(weight) ? key : module;
 }
 
 class AdapterFinder {
@@ -214,17 +212,18 @@ public:
 private:
   onnx::ParamOp addParam(const Adapter &adapter, const std::string &name, ArrayRef<int64_t> shape) {
     OpBuilder builder(adapter.weight);
-    SmallVector<Attribute> nodes;
-    for (onnx::NodeOp product : adapter.products) nodes.push_back(product.getNodeNameAttr());
+    std::vector<std::string> nodes;
+    for (onnx::NodeOp product : adapter.products) nodes.push_back(product.getNodeName().str());
     OperationState state(NameLoc::get(builder.getStringAttr(name)), onnx::ParamOp::getOperationName());
     state.addAttribute("sym_name", builder.getStringAttr(name));
     state.addAttribute("type", TypeAttr::get(RankedTensorType::get(shape, adapter.element)));
     state.addAttribute("role", builder.getStringAttr("parameter"));
     state.addAttribute("trainable", builder.getBoolAttr(true));
-    state.addAttribute("used_by", nodes.front());
-    state.addAttribute("onnx.nodes", builder.getArrayAttr(nodes));
-    state.addAttribute("onnx.why", builder.getStringAttr("adapter"));
-    return cast<onnx::ParamOp>(builder.create(state));
+    state.addAttribute("used_by", builder.getStringAttr(nodes.front()));
+    auto param = cast<onnx::ParamOp>(builder.create(state));
+    onnx::nodesAttr.set(param, nodes);
+    onnx::whyAttr.set(param, "adapter");
+    return param;
   }
 
   void addTo(onnx::NodeOp product, onnx::ParamOp a, onnx::ParamOp b, Type element) {
@@ -249,7 +248,7 @@ private:
       Value ratio = constant(builder.getF32Type(), builder.getF32FloatAttr(static_cast<float>(recipe.lora->dropout)));
       Value isTraining = constant(builder.getI1Type(), builder.getBoolAttr(true));
       auto drop = make("Dropout", 13, "/lora_dropout", {x, ratio, isTraining}, unknown);
-      drop->setAttr(normalize::adapterDropoutName, builder.getUnitAttr());
+      onnx::adapterDropoutAttr.set(drop);
       x = drop.getOutputs()[0];
     }
     Value inner = make("MatMul", 13, "/lora_A", {x, read(a)}, unknown).getOutputs()[0];

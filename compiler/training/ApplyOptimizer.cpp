@@ -27,7 +27,7 @@ public:
       : final(final), builder(builder), symbols(symbols) {
     auto module = final->getParentOfType<ModuleOp>();
     resumed = stateSince(module);
-    if (auto steps = module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName)) before = steps.getInt();
+    if (auto steps = onnx::stepsBeforeAttr.of(module)) before = *steps;
     for (auto read : final.getOps<onnx::ReadOp>()) reads[read.getParam()].push_back(read);
   }
 
@@ -73,7 +73,7 @@ public:
     if (auto original = current.getOriginalShape()) return *original;
     return cast<RankedTensorType>(current.getType()).getShape();
   }
-  bool isStacked() override { return current->hasAttr("onnx.pieces"); }
+  bool isStacked() override { return onnx::piecesAttr.isOn(current); }
   // By the products of the forward pass that read it.
   MatrixUse matrixUse() override {
     MatrixUse use = MatrixUse::None;
@@ -88,7 +88,7 @@ public:
     for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
       if (!ofAll.contains(op)) rule.push_back(op);
     if (llvm::none_of(rule, llvm::IsaPred<onnx::ReduceSumOp>)) return;
-    for (Operation *op : rule) op->setAttr(ruleName, current.getSymNameAttr());
+    for (Operation *op : rule) place::ruleAttr.set(op, current.getSymNameAttr());
   }
 
   // The steps after which the parameter's state begins: 0 where it trained all along.
@@ -103,7 +103,7 @@ public:
     if (resumed) return ""; // the snapshot's state counts
     if (!missing.empty()) return "'init.optimizer' has no " + missing;
     for (onnx::ParamOp parameter : parameters)
-      if (auto kinds = parameter->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName))
+      if (auto kinds = onnx::optimizerStateAttr.of(parameter))
         for (NamedAttribute kind : kinds)
           if (!used.contains(kind.getName()))
             return ("'init.optimizer' has " + kind.getName().getValue() + ", which this optimizer does not keep").str();
@@ -115,9 +115,8 @@ private:
   bool addUses(Value value, MatrixUse &use) {
     for (OpOperand &operand : value.getUses()) {
       Operation *user = operand.getOwner();
-      auto phase = user->getAttrOfType<StringAttr>(phaseName);
-      if (!phase || phase != phaseText(Phase::Forward)) continue;
-      if (user->hasAttr(asideName)) {
+      if (!place::hasPhase(user, Phase::Forward)) continue;
+      if (onnx::fp8ScalingAttr.isOn(user)) {
         Value made = user->getResult(0);
         const bool isScaled = onnx::tensorType(made).getShape() == onnx::tensorType(value).getShape(); // else its amax
         if (isScaled && !addUses(made, use)) return false;
@@ -154,11 +153,11 @@ private:
     FlatSymbolRefAttr symbol;
     Type element;
   };
-  llvm::StringMap<State> states; // of the parameter
+  llvm::StringMap<State> states;                   // of the parameter
   std::optional<llvm::StringMap<int64_t>> resumed; // from a snapshot, which has the state
-  std::optional<int64_t> before; // steps of the training that this one continues
-  std::string missing;           // what that training lacks
-  llvm::StringSet<> used;        // kinds of its state
+  std::optional<int64_t> before;                   // steps of the training that this one continues
+  std::string missing;                             // what that training lacks
+  llvm::StringSet<> used;                          // kinds of its state
 
   Value once(const std::string &key, llvm::function_ref<Value()> build) {
     if (Value made = scalars.lookup(key)) return made;
@@ -188,7 +187,7 @@ private:
   }
   // The state begins as the training that this one continues has it.
   void begin(StringRef kind, onnx::ParamOp state) {
-    auto kinds = current->getAttrOfType<DictionaryAttr>(onnx::optimizerStateName);
+    auto kinds = onnx::optimizerStateAttr.of(current);
     auto places = kinds ? kinds.getAs<ArrayAttr>(kind) : ArrayAttr();
     const bool isAlike = cast<ShapedType>(state.getType()).getShape() == typeOfParameter().getShape();
     if (!places || !isAlike) {
@@ -245,7 +244,7 @@ public:
       group->since = context.since(param);
       if (group->since > 0)
         group->told += (group->told.empty() ? "" : ", ") + ("state since step " + std::to_string(group->since));
-      if (!group->told.empty()) param->setAttr(groupName, builder.getStringAttr(group->told));
+      if (!group->told.empty()) onnx::groupAttr.set(param, group->told);
       context.begin(param, loc, *group);
       auto type = cast<RankedTensorType>(param.getType());
       Value old = onnx::ReadOp::create(builder, loc, type, result.gradientOf);

@@ -28,8 +28,7 @@ public:
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
-    for (Operation &op : model.front().without_terminator())
-      op.setAttr(phaseName, StringAttr::get(&getContext(), phaseText(Phase::Forward)));
+    for (Operation &op : model.front().without_terminator()) place::setPhase(&op, Phase::Forward);
     PhaseBuilder builder(model, Phase::Forward);
     Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), "loss")));
     labelInputs.emplace(model, recipe);
@@ -84,8 +83,7 @@ private:
 
   static Value namedInput(func::FuncOp model, StringRef wanted) {
     for (unsigned i = 0; i < model.getNumArguments(); ++i)
-      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == wanted)
-        return model.getArgument(i);
+      if (auto name = onnx::nameAttr.of(model, i); name && *name == wanted) return model.getArgument(i);
     return {};
   }
 
@@ -205,8 +203,8 @@ private:
     GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, options.microbatches,
                                      options.lossOfBatch);
     Builder b(&getContext());
-    getOperation()->setAttr(lossTermsName, b.getDenseF64ArrayAttr(split.coefficients));
-    if (!split.meetsAt.empty()) getOperation()->setAttr(lossMeetsAtName, b.getStringAttr(split.meetsAt));
+    onnx::lossTermsAttr.set(getOperation(), b.getDenseF64ArrayAttr(split.coefficients));
+    if (!split.meetsAt.empty()) onnx::lossMeetsAtAttr.set(getOperation(), split.meetsAt);
     counts = std::move(split.counts);
     return split.terms;
   }
@@ -284,8 +282,7 @@ private:
   // The graph's own input of the labels' name is what data sets call labels.
   void nameLabels(func::FuncOp model, const recipe::Loss &loss) {
     for (unsigned i = 0; i < model.getNumArguments(); ++i)
-      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == loss.labels.name)
-        model.setArgAttr(i, "cleave.role", StringAttr::get(&getContext(), "label"));
+      if (auto name = onnx::nameAttr.of(model, i); name && *name == loss.labels.name) onnx::labelAttr.setArg(model, i);
   }
 
   Type f32() { return Float32Type::get(&getContext()); }

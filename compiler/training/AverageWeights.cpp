@@ -89,7 +89,7 @@ private:
                                        FlatSymbolRefAttr::get(builder.getContext(), name));
       Value value = f.cast(made.getValue(), tensorType(read.getValue()).getElementType());
       for (Operation *op : {made.getOperation(), value.getDefiningOp()})
-        op->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Forward)));
+        place::setPhase(op, Phase::Forward);
       read.getValue().replaceAllUsesWith(value);
       read.erase();
     }

@@ -3,8 +3,8 @@
 //
 //   y = Tanh(x)          forward                    dx = Mul(dy, Sub(1, Mul(y, y)))     backward, at y's location
 //
-// For a pipeline forward ops are numbered (`cleave.origin`) and backward ops bear the number of the op they
-// differentiate. For fp8 a product and those of its gradient bear one number (`cleave.product`).
+// For a pipeline forward ops are numbered (place.at: `origin`) and backward ops bear the number of the op they
+// differentiate. For fp8 a product and those of its gradient bear one number (`place.product`).
 //
 // A parameter that the loss reads only through what is flat (Round, Floor) has the gradient 0, as in PyTorch.
 //
@@ -62,22 +62,22 @@ public:
 
     if (pipeline)
       for (auto [number, op] : llvm::enumerate(model.front().without_terminator()))
-        op.setAttr(originName, IntegerAttr::get(IntegerType::get(&getContext(), 64), static_cast<int64_t>(number)));
+        setOrigin(&op, static_cast<int64_t>(number));
     PhaseBuilder builder(model, Phase::Backward);
     int64_t products = 0;
     contributions[loss].push_back(seed(builder, loss, namedResult(results, "loss_weight")));
     for (Operation *op : llvm::reverse(forward)) {
       Operation *last = model.front().getTerminator()->getPrevNode();
       if (failed(differentiate(builder, *op))) return signalPassFailure();
-      Attribute number;
+      std::optional<int64_t> number;
       if (numberProducts && isa<onnx::ContractOp>(op)) {
-        number = builder.getStringAttr("product." + Twine(products++));
-        op->setAttr(productName, number);
+        number = products++;
+        place::productAttr.set(op, *number);
       }
       for (Operation *made = last->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
            made = made->getNextNode()) {
-        if (pipeline) made->setAttr(originName, op->getAttr(originName));
-        if (number && isa<onnx::ContractOp>(made)) made->setAttr(productName, number);
+        if (pipeline) setOrigin(made, place::of(op).origin);
+        if (number && isa<onnx::ContractOp>(made)) place::productAttr.set(made, *number);
       }
     }
     if (failed(appendGradients(builder, model, results))) return signalPassFailure();
@@ -96,6 +96,12 @@ public:
                               llvm::cl::init(false)};
 
 private:
+  static void setOrigin(Operation *op, std::optional<int64_t> origin) {
+    place::Place place = place::of(op);
+    place.origin = origin;
+    place.set(op);
+  }
+
   DenseSet<StringAttr> trained;
   DenseSet<Value> active; // depends on a trained parameter
   DenseMap<Value, SmallVector<Value, 1>> contributions;

@@ -10,8 +10,6 @@ using namespace mlir;
 namespace cleave::training {
 namespace {
 
-constexpr StringLiteral dropout = "cleave.dropout", batchStatistic = "cleave.batch_statistic";
-
 class BuildEvaluate : public PassWrapper<BuildEvaluate, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildEvaluate)
@@ -33,8 +31,8 @@ public:
         return signalPassFailure();
     }
     model.walk([](Operation *op) {
-      op->removeAttr(dropout);
-      op->removeAttr(batchStatistic);
+      onnx::dropoutAttr.remove(op);
+      onnx::batchStatisticAttr.remove(op);
     });
 
     PhaseBuilder builder(evaluate, Phase::Forward);
@@ -46,8 +44,7 @@ public:
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
     for (const StepResult &result : results) {
       StringRef name = result.name;
-      if (isCountTensor(name) || name.starts_with(lossPrefix) || name.starts_with(lossWeightPrefix) ||
-          isMetric(result))
+      if (isCountTensor(name) || name.starts_with(lossPrefix) || name.starts_with(lossWeightPrefix) || isMetric(result))
         finished.push_back(result); // counts are for BuildCount
     }
     setStepResults(evaluate, finished);
@@ -65,12 +62,12 @@ private:
 
   LogicalResult bypass(Operation &op) {
     Value replacement;
-    if (auto statistic = op.getAttrOfType<FlatSymbolRefAttr>(batchStatistic)) {
+    if (auto statistic = onnx::batchStatisticAttr.of(&op)) {
       OpBuilder builder(&op);
       auto read = onnx::ReadOp::create(builder, op.getLoc(), op.getResult(0).getType(), statistic);
-      read->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Forward)));
+      place::setPhase(read, Phase::Forward);
       replacement = read.getValue();
-    } else if (op.hasAttr(dropout) && op.getNumOperands() > 0) {
+    } else if (onnx::dropoutAttr.isOn(&op) && op.getNumOperands() > 0) {
       replacement = op.getOperand(0);
     } else {
       return success();

@@ -56,8 +56,8 @@ private:
       for (NamedAttribute attribute : read->getDiscardableAttrs())
         old->setDiscardableAttr(attribute.getName(), attribute.getValue());
       read.getValue().replaceUsesWithIf(old.getValue(), [](OpOperand &use) {
-        auto phase = use.getOwner()->getAttrOfType<StringAttr>(phaseName);
-        return phase && phase != phaseText(Phase::Update);
+        const std::optional<Phase> phase = place::of(use.getOwner()).phase;
+        return phase && phase != Phase::Update;
       });
       if (old.getValue().use_empty()) old.erase();
       if (read.getValue().use_empty()) read.erase();

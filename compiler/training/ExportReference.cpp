@@ -19,9 +19,8 @@ public:
     if (failed(exportNodes(function.front(), out))) return failure();
     for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
       plan::GraphOutput &output = *out.add_outputs();
-      if (auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name")) output.set_name(name.str());
-      if (auto of = function.getResultAttrOfType<FlatSymbolRefAttr>(i, "cleave.gradient"))
-        output.set_name("gradient/" + of.getValue().str());
+      if (auto name = onnx::nameAttr.ofResult(function, i)) output.set_name(name->str());
+      if (auto of = onnx::gradientOfAttr.ofResult(function, i)) output.set_name("gradient/" + of.getValue().str());
       output.set_value(indices.at(value));
     }
     return success();
@@ -73,9 +72,9 @@ private:
     FailureOr<int32_t> index = define(argument, function);
     if (failed(index)) return failure();
     input.set_value(*index);
-    if (auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name")) input.set_name(name.str());
-    if (auto role = function.getArgAttrOfType<StringAttr>(i, "cleave.role")) input.set_label(role == "label");
-    auto host = function.getArgAttrOfType<StringAttr>(i, "cleave.host");
+    if (auto name = onnx::nameAttr.of(function, i)) input.set_name(name->str());
+    input.set_label(onnx::labelAttr.of(function, i));
+    auto host = onnx::hostAttr.of(function, i);
     if (!host) return success();
     plan::HostScalar &scalar = *input.mutable_host_scalar();
     if (host == "learning_rate")
@@ -85,9 +84,9 @@ private:
     else if (host == "step")
       scalar.set_kind(plan::HostScalar::STEP);
     else
-      return function.emitOpError() << "unknown host scalar " << host;
-    if (auto base = function.getArgAttrOfType<FloatAttr>(i, "cleave.base")) scalar.set_base(base.getValueAsDouble());
-    if (auto since = function.getArgAttrOfType<IntegerAttr>(i, onnx::sinceName)) scalar.set_since(since.getInt());
+      return function.emitOpError() << "unknown host scalar " << *host;
+    if (auto base = onnx::baseAttr.of(function, i)) scalar.set_base(*base);
+    if (auto since = onnx::sinceAttr.of(function, i)) scalar.set_since(*since);
     return success();
   }
 
@@ -115,7 +114,7 @@ private:
     return list && llvm::all_of(list, saysNothing);
   }
 
-  // Inherent attributes only: discardable ones (cleave.phase) mean nothing to the evaluator.
+  // Inherent attributes only: discardable ones (place.at) mean nothing to the evaluator.
   LogicalResult exportAttributes(Operation &op, plan::GraphNode &node) {
     auto registered = op.getRegisteredInfo();
     if (!registered) return op.emitOpError() << "is no core op";

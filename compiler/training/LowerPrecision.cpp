@@ -39,15 +39,6 @@ bool isMovement(Operation *op) {
   return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp, onnx::RollOp>(op);
 }
 
-// An operation added for an op belongs where the op does. The number of a forward op stays its own.
-void inheritPlace(Operation *made, Operation *from) {
-  auto phase = from->getAttrOfType<StringAttr>(phaseName);
-  if (!phase) return;
-  made->setAttr(phaseName, phase);
-  if (Attribute origin = from->getAttr(originName); origin && phase == phaseText(Phase::Backward))
-    made->setAttr(originName, origin);
-}
-
 // One function: products become low, casts are put in place.
 class FunctionLowering {
 public:
@@ -56,7 +47,7 @@ public:
   void run() {
     SmallVector<Operation *> products;
     for (Operation &op : function.front())
-      if (onnx::isHeavy(&op) && !hasPhase(&op, Phase::Update) && isFull(op.getResult(0)) &&
+      if (onnx::isHeavy(&op) && !place::hasPhase(&op, Phase::Update) && isFull(op.getResult(0)) &&
           llvm::all_of(op.getOperands(), isFull))
         products.push_back(&op);
     for (Operation *op : products)
@@ -94,7 +85,7 @@ private:
   // Nothing but sums and movement between the value and the update: it is a parameter's gradient, or a part of it.
   static bool isParameterGradient(Value value) {
     return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
-      if (hasPhase(user, Phase::Update) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
+      if (place::hasPhase(user, Phase::Update) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
       return (isMovement(user) || isa<onnx::SumOp, onnx::AddOp>(user)) && isParameterGradient(user->getResult(0));
     });
   }
@@ -110,7 +101,7 @@ private:
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
     auto wide = onnx::CastOp::create(builder, op->getLoc(), result, full);
-    inheritPlace(wide, op);
+    place::copy(op, wide);
     result.replaceAllUsesExcept(wide.getY(), wide);
   }
 
@@ -128,10 +119,9 @@ private:
   Value lowered(Value value, Operation *user) {
     Operation *made = value.getDefiningOp();
     if (isWidening(made)) return made->getOperand(0);
-    auto phase = user->getAttrOfType<StringAttr>(phaseName);
     if (Value known = lowOf.lookup(value)) {
       // Casts that are hoisted ask from the function's end on.
-      if (phase && phase == phaseText(Phase::Forward)) claimForForward(known.getDefiningOp());
+      if (place::hasPhase(user, Phase::Forward)) claimForForward(known.getDefiningOp());
       return known;
     }
     OpBuilder builder(user->getContext());
@@ -140,17 +130,14 @@ private:
     else
       builder.setInsertionPointToStart(&function.front());
     // When the first to ask is of the backward pass, no forward op before it needs the cast.
-    bool ofUser = !made || isa<onnx::ReadOp>(made) || made->getAttr(phaseName) != phase;
+    bool ofUser = !made || isa<onnx::ReadOp>(made) || place::of(made).phase != place::of(user).phase;
     auto cast = onnx::CastOp::create(builder, (made ? made : user)->getLoc(), value, low);
-    inheritPlace(cast, ofUser ? user : made);
+    place::copy(ofUser ? user : made, cast);
     return lowOf[value] = cast.getY();
   }
 
   static void claimForForward(Operation *cast) {
-    auto phase = cast->getAttrOfType<StringAttr>(phaseName);
-    if (!phase || phase != phaseText(Phase::Backward)) return;
-    cast->setAttr(phaseName, StringAttr::get(cast->getContext(), phaseText(Phase::Forward)));
-    cast->removeAttr(originName);
+    if (place::hasPhase(cast, Phase::Backward)) place::Place{Phase::Forward}.set(cast);
   }
 
   Operation *moved(Operation *movement, ValueRange operands, Type element, Operation *before) {
@@ -173,7 +160,7 @@ private:
     Operation *narrow = moved(op, sources, low, op);
     OpBuilder builder(op);
     auto wide = onnx::CastOp::create(builder, op->getLoc(), narrow->getResult(0), elementOf(op->getResult(0)));
-    inheritPlace(wide, op);
+    place::copy(op, wide);
     if (Value known = lowOf.lookup(op->getResult(0))) known.replaceAllUsesWith(narrow->getResult(0));
     lowOf.erase(op->getResult(0));
     op->getResult(0).replaceAllUsesWith(wide.getY());
@@ -261,7 +248,7 @@ private:
         continue;
       }
       auto master = masters.find(read.getParam());
-      if (hasPhase(read, Phase::Update) && master != masters.end())
+      if (place::hasPhase(read, Phase::Update) && master != masters.end())
         read.setParamAttr(master->second);
       else
         lowerRead(read);
@@ -275,7 +262,7 @@ private:
 
   static bool isCastToLow(Operation *user) {
     auto cast = dyn_cast<onnx::CastOp>(user);
-    return cast && !hasPhase(user, Phase::Update) && elementOf(cast.getY()).getIntOrFloatBitWidth() == 16 &&
+    return cast && !place::hasPhase(user, Phase::Update) && elementOf(cast.getY()).getIntOrFloatBitWidth() == 16 &&
            isa<FloatType>(elementOf(cast.getY()));
   }
 
@@ -290,9 +277,9 @@ private:
     OpBuilder builder(write);
     FlatSymbolRefAttr own = write.getParamAttr();
     auto rounded = onnx::CastOp::create(builder, write.getLoc(), write.getValue(), low);
-    inheritPlace(rounded, write);
+    place::copy(write, rounded);
     auto copy = onnx::WriteOp::create(builder, write.getLoc(), own, rounded.getY());
-    inheritPlace(copy, write);
+    place::copy(write, copy);
     write.setParamAttr(master);
   }
 
@@ -314,8 +301,8 @@ private:
         OpBuilder builder(read.getContext());
         builder.setInsertionPointAfter(read);
         wide = onnx::CastOp::create(builder, user->getLoc(), value, full);
-        inheritPlace(wide, read);
-        if (hasPhase(user, Phase::Update)) inheritPlace(wide, user);
+        place::copy(read, wide);
+        if (place::hasPhase(user, Phase::Update)) place::copy(user, wide);
       }
       if (user != wide) use.set(wide.getY());
     }

@@ -6,7 +6,7 @@
 //
 // A mean whose weight is known only when all microbatches are done is differentiated as a sum (AccumulateGradients
 // divides): it is scaled by the number of labels, too, so that the scale means the same whatever the microbatches. The
-// module attribute cleave.loss_factor tells UnscaleGradients.
+// module attribute onnx.loss_factor tells UnscaleGradients.
 //
 // The scale is a persistent tensor, as are the finite steps since it last changed and the steps that were skipped:
 // loss_scale (the recipe's `init`), loss_scale.good_steps, loss_scale.skipped. SkipSteps changes them.
@@ -59,7 +59,7 @@ public:
     Value scaled = f.mul(f.cast(loss, builder.getF32Type()), scale); // of a float64 model, too: the scale is persistent
     if (double factor = factorOf(model, namedResult(results, "loss_weight")); factor != 1) {
       scaled = f.scale(scaled, factor);
-      getOperation()->setAttr(lossFactorName, builder.getF64FloatAttr(factor));
+      onnx::lossFactorAttr.set(getOperation(), factor);
     }
     results.push_back({"scaled_loss", {}, scaled});
     setStepResults(model, results);
@@ -75,8 +75,7 @@ private:
     if (known || (microbatches == 1 && !pipeline)) return 1;
     int64_t labels = 1;
     for (BlockArgument argument : model.getArguments())
-      if (auto role = model.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
-          role && role == "label")
+      if (onnx::labelAttr.of(model, argument.getArgNumber()))
         labels = std::max(labels, cast<RankedTensorType>(argument.getType()).getNumElements());
     return std::exp2(-std::ceil(std::log2(static_cast<double>(labels * microbatches))));
   }

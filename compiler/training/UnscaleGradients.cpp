@@ -25,9 +25,9 @@ public:
     Location loc = NameLoc::get(builder.getStringAttr(scaleName));
     Formula f(builder, loc);
     Value inverse = f.make<onnx::ReciprocalOp>(readScalar(builder, loc, scaleName));
-    if (auto factor = getOperation()->getAttrOfType<FloatAttr>(lossFactorName)) {
-      inverse = f.scale(inverse, 1 / factor.getValueAsDouble());
-      getOperation()->removeAttr(lossFactorName);
+    if (auto factor = onnx::lossFactorAttr.of(getOperation())) {
+      inverse = f.scale(inverse, 1 / *factor);
+      onnx::lossFactorAttr.remove(getOperation());
     }
     SmallVector<StepResult> results = stepResults(final);
     for (StepResult &result : results) {

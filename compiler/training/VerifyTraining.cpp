@@ -34,8 +34,8 @@ private:
     if (name == "evaluate") wanted = {"loss"};
     std::vector<std::string> results;
     auto isNamed = [](StringRef result) { // of groups and of several losses, at will
-      return result.starts_with("grad_norm.") || result.starts_with(lossPrefix) || result.starts_with(lossWeightPrefix) ||
-             result.starts_with(metricPrefix);
+      return result.starts_with("grad_norm.") || result.starts_with(lossPrefix) ||
+             result.starts_with(lossWeightPrefix) || result.starts_with(metricPrefix);
     };
     for (const StepResult &result : stepResults(function))
       if (!isNamed(result.name)) results.push_back(result.name);
@@ -44,14 +44,12 @@ private:
     if (name == "final" && results.size() > 2) wanted.push_back("skipped");         // fp16, outliers
     if (results != wanted) fail(function, "results must be " + llvm::join(wanted, ", "));
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      bool host = function.getArgAttr(i, "cleave.host") != nullptr;
-      if (!host && !function.getArgAttr(i, "onnx.name"))
+      if (!onnx::hostAttr.of(function, i) && !onnx::nameAttr.of(function, i))
         fail(function, "argument " + std::to_string(i) + " has no name");
     }
     DenseSet<StringAttr> written;
     for (Operation &op : function.front().without_terminator()) {
-      auto phase = op.getAttrOfType<StringAttr>(phaseName);
-      if (!phase || (phase != "forward" && phase != "backward" && phase != "update")) fail(&op, "has no cleave.phase");
+      if (!place::of(&op).phase) fail(&op, "has no phase in its place.at");
       if (isa<onnx::StopGradientOp, onnx::NodeOp, onnx::NoneOp>(op)) fail(&op, "must not be left here");
       if (op.getName().getDialectNamespace() != "onnx") fail(&op, "is no core op");
       if (auto read = dyn_cast<onnx::ReadOp>(op)) verifyType(op, symbols, read.getParamAttr(), read.getValue());

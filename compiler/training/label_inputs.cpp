@@ -12,12 +12,11 @@ namespace cleave::training {
 namespace {
 
 // The name of the dimension that counts samples, as the inputs have it.
-StringRef sampleSymbol(func::FuncOp model) {
+std::string sampleSymbol(func::FuncOp model) {
   for (unsigned i = 0; i < model.getNumArguments(); ++i) {
-    auto symbols = model.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
-    int64_t dim = onnx::sampleDim(model, i);
-    if (!symbols || dim < 0) continue;
-    if (auto symbol = dyn_cast<StringAttr>(symbols[unsigned(dim)]); symbol && !symbol.empty()) return symbol.getValue();
+    const std::vector<std::string> symbols = onnx::dimsAttr.of(model, i);
+    const int64_t dim = onnx::sampleDim(model, i);
+    if (!symbols.empty() && dim >= 0 && !symbols[size_t(dim)].empty()) return symbols[size_t(dim)];
   }
   return "batch";
 }
@@ -117,12 +116,12 @@ Result<Value> LabelInputs::addArgument(const recipe::Labels &labels, const Shape
   }
   Builder b(model.getContext());
   for (unsigned i = 0; i < model.getNumArguments(); ++i)
-    if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == labels.name)
+    if (auto name = onnx::nameAttr.of(model, i); name && *name == labels.name)
       return inputError(fmt::format("labels.name '{}' is already an input of the model", labels.name));
   unsigned index = model.getNumArguments();
   if (failed(model.insertArgument(index, type,
-                                  b.getDictionaryAttr({b.getNamedAttr("onnx.name", b.getStringAttr(labels.name)),
-                                                       b.getNamedAttr("cleave.role", b.getStringAttr("label"))}),
+                                  b.getDictionaryAttr({onnx::nameAttr.named(b.getContext(), labels.name),
+                                                       onnx::labelAttr.named(b.getContext())}),
                                   model.getLoc())))
     return inputError("could not add the labels argument");
   onnx::setSampleDim(model, index, shape.sampleDim);

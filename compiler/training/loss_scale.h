@@ -9,8 +9,6 @@ namespace cleave::training {
 
 using runtime::goodStepsName, runtime::scaleName, runtime::skippedName;
 
-inline constexpr llvm::StringLiteral lossFactorName = "cleave.loss_factor"; // ScaleLoss.cpp
-
 mlir::Value readScalar(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef name);
 
 } // namespace cleave::training

@@ -11,18 +11,17 @@ recipe::ParameterNames namesOf(DictionaryAttr param) {
       for (StringRef value : values.getAsValueRange<StringAttr>()) to.push_back(value.str());
   };
   if (auto user = param.getAs<StringAttr>("used_by")) names.nodes.push_back(user.str());
-  append("onnx.nodes", names.nodes);
+  append(onnx::nodesAttr.name(), names.nodes);
   append("aliases", names.aliases);
-  append("onnx.transposed_aliases", names.aliases);
-  append("onnx.state_keys", names.aliases);
+  append(onnx::transposedAliasesAttr.name(), names.aliases);
+  append(onnx::stateKeysAttr.name(), names.aliases);
   // One value: the name that the exporter has changed. Several: what was computed of them has no other name.
-  if (auto origins = param.getAs<ArrayAttr>("onnx.folded_from"); origins && origins.size() == 1)
-    append("onnx.folded_from", names.aliases);
+  if (onnx::foldedFromAttr.in(param).size() == 1) append(onnx::foldedFromAttr.name(), names.aliases);
   return names;
 }
 
 SmallVector<DictionaryAttr> piecesOf(onnx::ParamOp param) {
-  auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
+  auto pieces = onnx::piecesAttr.of(param);
   if (!pieces) return {param->getAttrDictionary()};
   return llvm::to_vector(pieces.getAsRange<DictionaryAttr>());
 }

@@ -1,6 +1,6 @@
 #include "compiler/training/step_function.h"
-#include "runtime/plan/master_weights.h"
 #include "dialects/onnx/formula.h"
+#include "runtime/plan/master_weights.h"
 
 using namespace mlir;
 namespace cleave::training {
@@ -8,9 +8,8 @@ namespace cleave::training {
 SmallVector<StepResult> stepResults(func::FuncOp function) {
   SmallVector<StepResult> results;
   for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
-    auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
-    results.push_back(
-        {name ? name.str() : "", function.getResultAttrOfType<FlatSymbolRefAttr>(i, "cleave.gradient"), value});
+    auto name = onnx::nameAttr.ofResult(function, i);
+    results.push_back({name ? name->str() : "", onnx::gradientOfAttr.ofResult(function, i), value});
   }
   return results;
 }
@@ -24,8 +23,8 @@ void setStepResults(func::FuncOp function, ArrayRef<StepResult> results) {
     values.push_back(result.value);
     types.push_back(result.value.getType());
     attributes.push_back(builder.getDictionaryAttr(
-        result.gradientOf ? builder.getNamedAttr("cleave.gradient", result.gradientOf)
-                          : builder.getNamedAttr("onnx.name", builder.getStringAttr(result.name))));
+        result.gradientOf ? onnx::gradientOfAttr.named(builder.getContext(), result.gradientOf)
+                          : onnx::nameAttr.named(builder.getContext(), result.name)));
   }
   function.front().getTerminator()->setOperands(values);
   function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
@@ -73,23 +72,20 @@ func::FuncOp findFunction(ModuleOp module, StringRef name, StringRef madeBy) {
 
 Value hostScalar(func::FuncOp function, StringRef kind, std::optional<double> base, int64_t since) {
   Builder builder(function.getContext());
-  const IntegerAttr after = since > 0 ? builder.getI64IntegerAttr(since) : IntegerAttr();
   for (BlockArgument argument : function.getArguments()) {
-    auto host = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.host");
-    auto power = function.getArgAttrOfType<FloatAttr>(argument.getArgNumber(), "cleave.base");
-    if (host && host == kind && (!base || (power && power.getValueAsDouble() == *base)) &&
-        function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), onnx::sinceName) == after)
+    auto host = onnx::hostAttr.of(function, argument.getArgNumber());
+    auto power = onnx::baseAttr.of(function, argument.getArgNumber());
+    if (host && host == kind && (!base || (power && *power == *base)) &&
+        onnx::sinceAttr.of(function, argument.getArgNumber()).value_or(0) == since)
       return argument;
   }
-  NamedAttrList attributes;
-  attributes.append("cleave.role", builder.getStringAttr("host"));
-  attributes.append("cleave.host", builder.getStringAttr(kind));
-  if (base) attributes.append("cleave.base", builder.getF64FloatAttr(*base));
-  if (after) attributes.append(onnx::sinceName, after);
   unsigned index = function.getNumArguments();
   // Appending at the end of an existing argument list cannot fail.
-  (void)function.insertArgument(index, RankedTensorType::get({}, builder.getF32Type()),
-                                attributes.getDictionary(function.getContext()), function.getLoc());
+  (void)function.insertArgument(index, RankedTensorType::get({}, builder.getF32Type()), DictionaryAttr(),
+                                function.getLoc());
+  onnx::hostAttr.setArg(function, index, kind);
+  if (base) onnx::baseAttr.setArg(function, index, *base);
+  if (since > 0) onnx::sinceAttr.setArg(function, index, since);
   return function.getArgument(index);
 }
 
@@ -99,52 +95,32 @@ std::string textOf(Type type) {
   return text;
 }
 
-StringRef phaseText(Phase phase) {
-  switch (phase) {
-  case Phase::Forward:
-    return "forward";
-  case Phase::Backward:
-    return "backward";
-  case Phase::Update:
-    return "update";
-  }
-  return "";
-}
-bool hasPhase(Operation *op, Phase phase) {
-  auto of = op->getAttrOfType<StringAttr>(phaseName);
-  return of && of == phaseText(phase);
-}
-
-PhaseBuilder::PhaseBuilder(func::FuncOp function, Phase phase) : OpBuilder(function.getContext()) {
-  marker.phase = getStringAttr(phaseText(phase));
-  setListener(&marker);
+PhaseBuilder::PhaseBuilder(func::FuncOp function, Phase phase)
+    : OpBuilder(function.getContext()), stamp(phase, place::Stamp::Unplaced) {
+  setListener(&stamp);
   setInsertionPoint(function.front().getTerminator());
-}
-
-void PhaseBuilder::Marker::notifyOperationInserted(Operation *op, InsertPoint) {
-  if (!op->hasAttr(phaseName)) op->setAttr(phaseName, phase);
 }
 
 namespace {
 
 // Of a tensor of the optimizer.
 int64_t tensorSince(ModuleOp module, StringRef tensor) {
-  auto known = module->getAttrOfType<DictionaryAttr>(onnx::resumedStateName);
+  auto known = onnx::resumedStateAttr.of(module);
   if (!known) return 0;
   if (auto since = known.getAs<IntegerAttr>(tensor)) return since.getInt();
-  return module->getAttrOfType<IntegerAttr>(onnx::stepsBeforeName).getInt();
+  return *onnx::stepsBeforeAttr.of(module);
 }
 
 void noteSince(onnx::ParamOp state) {
   const int64_t since = tensorSince(state->getParentOfType<ModuleOp>(), state.getSymName());
-  state->removeAttr(onnx::sinceName); // of what it is a copy of
-  if (since > 0) state->setAttr(onnx::sinceName, OpBuilder(state).getI64IntegerAttr(since));
+  onnx::sinceAttr.remove(state); // of what it is a copy of
+  if (since > 0) onnx::sinceAttr.set(state, since);
 }
 
 } // namespace
 
 std::optional<llvm::StringMap<int64_t>> stateSince(ModuleOp module) {
-  auto known = module->getAttrOfType<DictionaryAttr>(onnx::resumedStateName);
+  auto known = onnx::resumedStateAttr.of(module);
   if (!known) return std::nullopt;
   llvm::StringMap<int64_t> since;
   for (NamedAttribute tensor : known) { // of whatever kind of state

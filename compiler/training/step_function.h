@@ -7,6 +7,7 @@
 //   setStepResults(function, results);
 #pragma once
 #include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -44,33 +45,16 @@ llvm::DenseSet<mlir::StringAttr> parametersOf(mlir::Value value);
 // The function, or null with an error that says which pass must run before.
 mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef madeBy);
 
-// The function's argument that the host fills with `kind` ("learning_rate", "one_minus_power" of `base` to the steps after `since`), appended when
-// it is not there yet.
+// The function's argument that the host fills with `kind` ("learning_rate", "one_minus_power" of `base` to the steps
+// after `since`), appended when it is not there yet.
 mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt,
                        int64_t since = 0);
 
-inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
-// In a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
-inline constexpr llvm::StringLiteral originName = "cleave.origin";
-// On the ops of an optimizer's rule that sums over its parameter: the parameter's name. Stages of a pipeline that hold
-// copies of one compute it alike, to the last bit; so the order of its sums must not depend on what else a stage does.
-inline constexpr llvm::StringLiteral ruleName = "cleave.rule";
-// On ops that scale or observe tensors of fp8: they lie as their operands do, and in the planning problem the result is
-// the first operand.
-inline constexpr llvm::StringLiteral asideName = "cleave.aside";
-// On a product and those of its gradient: the same for all. BuildBackward gives it for fp8, Recompute where they share
-// no operand (partition/mirrored_split.h).
-inline constexpr llvm::StringLiteral productName = "cleave.product";
-// On a persistent tensor: a parameter. Stages of a pipeline that hold the parameter hold it, too.
-inline constexpr llvm::StringLiteral besideName = "cleave.beside";
+using place::Phase;
 // "tensor<8x4xf32>", for messages.
 std::string textOf(mlir::Type type);
 
-enum class Phase { Forward, Backward, Update };
-llvm::StringRef phaseText(Phase phase);
-bool hasPhase(mlir::Operation *op, Phase phase); // false: it has another one, or none
-
-// Inserts before the function's return and gives every op it inserts that has none its `cleave.phase`.
+// Inserts before the function's return and gives every op it inserts that has no phase its own.
 class PhaseBuilder : public mlir::OpBuilder {
 public:
   PhaseBuilder(mlir::func::FuncOp function, Phase phase);
@@ -78,11 +62,7 @@ public:
   PhaseBuilder &operator=(const PhaseBuilder &) = delete;
 
 private:
-  struct Marker : mlir::OpBuilder::Listener {
-    mlir::Attribute phase;
-    void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint previous) override;
-  };
-  Marker marker;
+  place::Stamp stamp;
 };
 
 // In a training that goes on from a snapshot, the steps after which the state of each parameter began that has some

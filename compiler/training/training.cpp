@@ -55,7 +55,7 @@ namespace {
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  ListOption<double> lossOfBatch{*this, "loss-of-batch", llvm::cl::desc("cleave.loss_terms of the whole batch")};
+  ListOption<double> lossOfBatch{*this, "loss-of-batch", llvm::cl::desc("onnx.loss_terms of the whole batch")};
 };
 
 } // namespace

@@ -11,7 +11,7 @@
 //   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
 //   BuildCount           what the loss counts of the whole batch becomes @count
-//   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
+//   BuildBackward        appends the gradients of all trained parameters, as results with `onnx.gradient_of = @param`
 //   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
 //   FreezeRows           rows that the recipe freezes have no gradient
 //   ClipGradients        computes grad_norm, scales the gradients
@@ -28,11 +28,11 @@
 //   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
-// (absent when the loss is a plain sum), "loss", "loss.NAME" of several losses, "grad_norm"; `cleave.gradient`. The
+// (absent when the loss is a plain sum), "loss", "loss.NAME" of several losses, "grad_norm"; `onnx.gradient_of`. The
 // mean of a batch is sum / weight, where the weight counts labels that are not ignored: unequal microbatches are
 // weighted as one batch would be.
 //
-// Markers for @evaluate come from the normalize phase: `cleave.dropout`, `cleave.batch_statistic` (normalize.h).
+// Markers for @evaluate come from the normalize phase: `onnx.dropout`, `onnx.batch_statistic` (normalize.h).
 #pragma once
 #include "compiler/recipe/recipe.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -41,21 +41,12 @@
 
 namespace cleave::training {
 
-// Attributes of a module whose graph computes the loss: its coefficients, and the node in the way (graph_loss.h).
-inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
-
-// On a parameter: what it trains with other than the optimizer's numbers, for the report.
-inline constexpr llvm::StringLiteral groupName = "cleave.group";
-
-// On a module in fp8: which products are in 8 bits, for the report.
-inline constexpr llvm::StringLiteral fp8NoteName = "cleave.fp8";
-
 struct TrainingOptions {
   int64_t microbatches = 1;             // the module is built at the size of one microbatch
-  std::vector<double> lossOfBatch = {}; // of several: lossTermsName, as one microbatch has it
+  std::vector<double> lossOfBatch = {}; // of several: onnx.loss_terms, as one microbatch has it
   bool delayWeights = false;            // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
-  bool numberProducts = false; // a product and those of its gradient: cleave.product
+  bool numberProducts = false; // a product and those of its gradient: place.product
   // Passes over the forward graph with its loss and labels, before the backward pass is built.
   std::function<void(mlir::OpPassManager &)> onForward = {};
 };

@@ -11,6 +11,8 @@ def Dist_Dialect : Dialect {
   let cppNamespace = "::cleave::dist";
   let summary = "meshes, shardings, resharding, collectives, stages and transfers";
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
 }
 
 def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
@@ -22,6 +24,46 @@ def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
   let extraClassDeclaration = [{
     ::cleave::dist::Sharding getSharding() const;
     static ShardingAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Sharding &sharding);
+  }];
+}
+
+def Dist_MeshAttr : AttrDef<Dist_Dialect, "Mesh"> {
+  let mnemonic = "mesh";
+  let summary = "the mesh that a module is split over, e.g. #dist.mesh<\"dp=2,tp=4\">";
+  let parameters = (ins StringRefParameter<"text">:$text);
+  let assemblyFormat = "`<` $text `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    ::cleave::dist::Mesh getMesh() const;
+    static MeshAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Mesh &mesh);
+  }];
+}
+
+def Dist_AxesAttr : AttrDef<Dist_Dialect, "Axes"> {
+  let mnemonic = "axes";
+  let summary = "axes of the mesh, major first, e.g. #dist.axes<[dp, tp]>";
+  let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$names);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    ::cleave::dist::Axes getAxes() const;
+    static AxesAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Axes &axes);
+  }];
+}
+
+def Dist_FactorsAttr : AttrDef<Dist_Dialect, "Factors"> {
+  let mnemonic = "factors";
+  let summary = "the axes that split each factor of an operation's rule";
+  let description = [{
+    `partial`: axes over which an operand is a partial sum that passes through the operation.
+
+        #dist.factors<[dp], [], [tp]>      #dist.factors<[dp], [] partial [tp]>
+  }];
+  let parameters = (ins ArrayRefParameter<"::cleave::dist::AxesAttr">:$axes, "::cleave::dist::AxesAttr":$partial);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    ::cleave::dist::FactorSharding getFactors() const;
+    static FactorsAttr get(::mlir::MLIRContext *context, const ::cleave::dist::FactorSharding &factors,
+                           const ::cleave::dist::Axes &partial = {});
   }];
 }
 

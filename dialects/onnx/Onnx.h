@@ -1,5 +1,7 @@
 // The onnx dialect: onnx.node, persistent tensors, and the core ops with their facets. See OnnxCoreOps.td.
 #pragma once
+#include "dialects/onnx/attributes.h"
+#include "dialects/place/Place.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -32,14 +34,6 @@ template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBas
 namespace cleave::onnx {
 // The attribute of an onnx.node Gather that becomes onnx.Gather's padding_row.
 inline constexpr llvm::StringLiteral paddingRowName = "padding_row";
-// On optimizer state and on host scalars: the steps after which the parameter's state began; absent: 0.
-inline constexpr llvm::StringLiteral sinceName = "cleave.since";
-// On the module, of a training that goes on from a snapshot with another recipe: the since of each tensor of optimizer
-// state that the snapshot has. State of other parameters begins there, after `onnx.steps_before` steps.
-inline constexpr llvm::StringLiteral resumedStateName = "onnx.resumed_state";
-// Of a training that continues another (compiler/import/weights/optimizer_state.h): on the module the steps that it
-// did, and on each onnx.param by kind the places of its state, as in `init`.
-inline constexpr llvm::StringLiteral stepsBeforeName = "onnx.steps_before", optimizerStateName = "onnx.optimizer_state";
 // Is it bound by arithmetic: a product, a convolution, an attention in one?
 bool isHeavy(mlir::Operation *op);
 } // namespace cleave::onnx

@@ -11,6 +11,35 @@
 namespace cleave::plan {
 using namespace mlir;
 
+LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  static const OwnedAttributeRule rules[] = {
+      owned(streamAttr, isAny, "a command"),
+      owned(recordAttr, isAny, "a command"),
+      owned(waitAttr, isAny, "a command"),
+      owned(offsetsAttr, isAny, "a command"),
+      owned(rowsAttr, isAny, "a command"),
+      owned(linkAttr, isAny, "a copy"),
+      owned(programOffsetsAttr, isAny, "an onnx.param"),
+      owned(onHostAttr, isAny, "an onnx.param"),
+      owned(slotRegionAttr, isFunction, "a function"),
+      owned(arenaBytesAttr, isModule, "a module"),
+      owned(hostBytesAttr, isModule, "a module"),
+      owned(persistentBytesAttr, isModule, "a module"),
+      owned(memoryAttr, isModule, "a module"),
+      owned(offloadAttr, isModule, "a module"),
+      owned(domainAttr, isAny, "a kernel"),
+      owned(reducedAttr, isAny, "a kernel"),
+      owned(loopsAttr, isAny, "an operation of a kernel"),
+      owned(scalarAttr, isAny, "an operation of a kernel"),
+      owned(operationsAttr, isAny, "a kernel"),
+      owned(blocksAttr, isFunction, "a function"),
+  };
+  return verifyOwned(op, attribute, rules);
+}
+LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyOwned(op, attribute, owned(offsetAttr, isFunction, "an argument"));
+}
+
 void PlanDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST

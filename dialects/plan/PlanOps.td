@@ -12,6 +12,8 @@ def Plan_Dialect : Dialect {
   let cppNamespace = "::cleave::plan";
   let summary = "the commands one device executes: launches of compiled kernels, library calls, collectives, copies";
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
 }
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 

@@ -23,8 +23,7 @@ std::string resultName(size_t number) { return fmt::format("result{}", number); 
 void makeRoutine(func::FuncOp model) {
   auto module = cast<ModuleOp>(model->getParentOp());
   Builder attributes(module.getContext());
-  for (Operation &op : model.getBody().front().without_terminator())
-    op.setAttr("cleave.phase", attributes.getStringAttr("forward"));
+  for (Operation &op : model.getBody().front().without_terminator()) place::setPhase(&op, place::Phase::Forward);
   Operation *end = model.getBody().front().getTerminator();
   for (auto [number, value] : llvm::enumerate(end->getOperands())) {
     std::string name = resultName(number);
@@ -41,20 +40,19 @@ void makeRoutine(func::FuncOp model) {
   end->setOperands({});
   (void)model.eraseResults(BitVector(model.getNumResults(), true));
   model.setName(routine);
-  module->setAttr("cleave.routines",
-                  attributes.getArrayAttr(attributes.getDictionaryAttr(
-                      {attributes.getNamedAttr("program", attributes.getI64IntegerAttr(0)),
-                       attributes.getNamedAttr("name", attributes.getStringAttr(routine)),
-                       attributes.getNamedAttr(
-                           "fragments", attributes.getArrayAttr(FlatSymbolRefAttr::get(module.getContext(), routine))),
-                       attributes.getNamedAttr("microbatches", attributes.getDenseI64ArrayAttr(0)),
-                       attributes.getNamedAttr("slots", attributes.getDenseI64ArrayAttr(0))})));
+  place::routinesAttr.set(
+      module, attributes.getArrayAttr(attributes.getDictionaryAttr(
+                  {attributes.getNamedAttr("program", attributes.getI64IntegerAttr(0)),
+                   attributes.getNamedAttr("name", attributes.getStringAttr(routine)),
+                   attributes.getNamedAttr(
+                       "fragments", attributes.getArrayAttr(FlatSymbolRefAttr::get(module.getContext(), routine))),
+                   attributes.getNamedAttr("microbatches", attributes.getDenseI64ArrayAttr(0)),
+                   attributes.getNamedAttr("slots", attributes.getDenseI64ArrayAttr(0))})));
 }
 
 LogicalResult putChannelsLast(ModuleOp module, bool weights) {
   module.walk([](Operation *op) {
-    if (layout::isConvolution(op) || layout::isPool(op))
-      op->setAttr(layout::channelsLastAttr, UnitAttr::get(op->getContext()));
+    if (layout::isConvolution(op) || layout::isPool(op)) onnx::channelsLastAttr.set(op);
   });
   PassManager passes(module.getContext());
   passes.addPass(layout::createPlaceChannelsLast(weights));

@@ -20,7 +20,7 @@
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   registry
-      .insert<cleave::onnx::OnnxDialect, cleave::dist::DistDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
+      .insert<cleave::onnx::OnnxDialect, cleave::dist::DistDialect, cleave::place::PlaceDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
               mlir::math::MathDialect, mlir::linalg::LinalgDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
               mlir::tensor::TensorDialect, mlir::affine::AffineDialect, mlir::vector::VectorDialect>();
   registry.insert<cleave::plan::PlanDialect>();

@@ -1,9 +1,9 @@
 // LayEightBitProducts: products on 8 bits as cuBLASLt's kernels take them: both operands with the index that is summed
 // over innermost ("TN"), sizes and leading dimensions multiples of 16 bytes. A product whose sizes on this device are
-// such is marked `cleave.k_major`: lowerContract copies operands that do not lie so. Others multiply the same numbers
+// such is marked `onnx.k_major`: lowerContract copies operands that do not lie so. Others multiply the same numbers
 // in bf16, which holds each of them, and a warning says how many of a step do.
 //
-//   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {cleave.k_major}
+//   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {onnx.k_major}
 //   %y = onnx.Contract %qx, %qw : 24x32, 32x48     ->  onnx.Contract (bf16(%qx)), (bf16(%qw))
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
@@ -40,7 +40,7 @@ bool isCounted(func::FuncOp function) {
 
 Value inSixteen(OpBuilder &builder, Operation *origin, Value value) {
   auto cast = onnx::CastOp::create(builder, origin->getLoc(), value, builder.getBF16Type());
-  inherit(cast, origin);
+  place::copy(origin, cast);
   return cast.getY();
 }
 
@@ -55,10 +55,10 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto contract : function.getOps<onnx::ContractOp>()) {
         if (!onnx::isEightBitFloat(cast<RankedTensorType>(contract.getLhs().getType()).getElementType())) continue;
-        const bool isOfStep = isCounted(function) && !contract->hasAttr("cleave.again");
+        const bool isOfStep = isCounted(function) && !place::isRecomputed(contract);
         if (isOfStep) ++all;
         if (isAligned(contract)) {
-          contract->setAttr(kMajorAttr, UnitAttr::get(&getContext()));
+          onnx::kMajorAttr.set(contract);
           continue;
         }
         OpBuilder builder(contract);

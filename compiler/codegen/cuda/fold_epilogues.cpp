@@ -116,7 +116,7 @@ plan::ContractCommandOp rebuild(plan::ContractCommandOp from, const Epilogue &ep
 Value castTo(OpBuilder &builder, Operation *origin, Value value, Type element) {
   if (elementOf(value) == element) return value;
   auto cast = onnx::CastOp::create(builder, origin->getLoc(), value, element);
-  inherit(cast, origin);
+  place::copy(origin, cast);
   return cast.getY();
 }
 

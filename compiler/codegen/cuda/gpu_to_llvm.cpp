@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/grid_builder.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/math_expansion.h"
+#include "compiler/verifies_ir.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
@@ -89,8 +90,8 @@ void limitRegisters(Operation *root) {
   root->walk([](LLVM::LLVMFuncOp function) {
     auto block = function->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getMaxntidAttrName());
     if (!block) return;
-    auto blocks = function->getAttrOfType<IntegerAttr>(blocksAttr);
-    const int threads = block[0] * static_cast<int>(blocks ? blocks.getInt() : 1);
+    auto blocks = plan::blocksAttr.of(function);
+    const int threads = block[0] * static_cast<int>(blocks ? *blocks : 1);
     const int fitting = allRegisters / threads / 8 * 8;
     function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                       Builder(function).getI32IntegerAttr(std::min(mostRegisters, fitting)));
@@ -111,7 +112,7 @@ std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMConte
   expandMath(module, /*fuses=*/true);
   useInstructions(module);
   PassManager passes(module.getContext());
-  passes.enableVerifier(false); // the modules are checked by the tests
+  passes.enableVerifier(verifiesIr());
   passes.addPass(createSCFToControlFlowPass());
   ConvertGpuOpsToNVVMOpsOptions toNvvm;
   toNvvm.indexBitwidth = 64;

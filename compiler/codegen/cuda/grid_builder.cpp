@@ -71,7 +71,7 @@ void GridBuilder::findPart(int64_t buffers, int64_t scalars, int64_t steps) {
 
 Value GridBuilder::thread() { return threadId; }
 Value GridBuilder::block() { return blockId; }
-void GridBuilder::setBlocks(int64_t blocks) { function->setAttr(blocksAttr, builder.getI64IntegerAttr(blocks)); }
+void GridBuilder::setBlocks(int64_t blocks) { plan::blocksAttr.set(function, blocks); }
 void GridBuilder::finish() { gpu::ReturnOp::create(builder, loc); }
 
 Value GridBuilder::address(Value memory, Type element, Value index) {

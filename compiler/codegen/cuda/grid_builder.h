@@ -86,8 +86,6 @@ private:
   mlir::Value threadId, blockId, extentValue;
 };
 
-inline constexpr llvm::StringLiteral blocksAttr = "cleave.blocks";
-
 // Bytes of an element in memory.
 int64_t bytesInMemory(mlir::Type element);
 

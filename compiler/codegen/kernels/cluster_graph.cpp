@@ -72,11 +72,11 @@ bool isOnlyViews(ArrayRef<Operation *> ops) {
   });
 }
 
-// The parameter whose rule (training/step_function.h) the op belongs to, null for other ops. Ops that each user has for
+// The parameter whose rule (training/step_function.h) the op belongs to, "" for other ops. Ops that each user has for
 // itself belong anywhere: none.
-std::optional<Attribute> ruleOf(Operation *op) {
+std::optional<StringRef> ruleOf(Operation *op) {
   if (isa<onnx::ConstantOp>(op) || isView(op)) return std::nullopt;
-  return op->getAttr(training::ruleName);
+  return place::ruleAttr.of(op).value_or("");
 }
 
 } // namespace
@@ -111,15 +111,15 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   // is made of sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
   Operation *function = block.getParentOp();
   const bool keepsRules =
-      function->hasAttr("cleave.program") ||
+      place::programAttr.isOn(function) ||
       SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::skippedName));
   if (keepsRules) findWaiting();
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
     places.push_back(position[&op]);
-    std::optional<Attribute> rule = keepsRules ? ruleOf(&op) : std::nullopt;
-    if (rule && !*rule && waiting.contains(&op)) rule = UnitAttr::get(op.getContext());
+    std::optional<StringRef> rule = keepsRules ? ruleOf(&op) : std::nullopt;
+    if (rule && rule->empty() && waiting.contains(&op)) rule = "waiting";
     clusters.push_back({{&op}, rule});
   }
   absorbIntoReductions();
@@ -154,7 +154,7 @@ bool ClusterGraph::isWorthKernel(const Cluster &cluster) const {
 void ClusterGraph::label() {
   int64_t answered = 0; // least label of what another stage may have made with what this one has sent so far
   int64_t highest = 0;
-  llvm::DenseMap<Attribute, int64_t> begins; // of segments that are computed again
+  llvm::DenseMap<int64_t, int64_t> begins; // of segments that are computed again
   for (Operation &op : block) {
     bool gives = isa<dist::SendOp>(op) || isBetweenStages(&op),
          takes = isa<dist::ReceiveOp>(op) || isBetweenStages(&op);
@@ -163,8 +163,8 @@ void ClusterGraph::label() {
       if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
         label = std::max(label, labels[def] + (isClusterOp(def) ? 0 : 1));
     // With the forward pass it would be one computation, and its results would be kept.
-    if (Attribute segment = op.getAttr("cleave.again"))
-      label = std::max(label, begins.try_emplace(segment, highest + 1).first->second);
+    if (auto segment = place::of(&op).recomputed)
+      label = std::max(label, begins.try_emplace(*segment, highest + 1).first->second);
     highest = std::max(highest, label);
     labels[&op] = label;
     if (gives) answered = std::max(answered, label + 1);
@@ -186,7 +186,7 @@ void ClusterGraph::findWaiting() {
     auto choice = dyn_cast<onnx::WhereOp>(op);
     auto spread = choice ? choice.getCondition().getDefiningOp<onnx::BroadcastOp>() : nullptr;
     if (!spread || cast<RankedTensorType>(spread.getX().getType()).getNumElements() != 1) continue;
-    if (auto phase = op.getAttrOfType<StringAttr>(training::phaseName); phase && phase != "update") continue;
+    if (const auto phase = place::of(&op).phase; phase && phase != place::Phase::Update) continue;
     waiting.insert(&op);
     if (ahead.insert(spread).second) work.push_back(spread);
   }
@@ -336,9 +336,8 @@ void ClusterGraph::mergeReadersOfReplaced() {
     if (!replaced.contains(read.getParamAttr())) continue;
     int first = -1;
     for (Operation *user : read->getUsers()) {
-      auto phase = user->getAttrOfType<StringAttr>(training::phaseName);
       const int cluster = clusterOf(user);
-      if (cluster < 0 || !phase || phase.getValue() != "update" || reduces(cluster)) continue;
+      if (cluster < 0 || !place::hasPhase(user, place::Phase::Update) || reduces(cluster)) continue;
       if (first < 0)
         first = cluster;
       else if (cluster != first)

@@ -8,7 +8,7 @@
 //   %c = Contract %b          border
 //   %d = Add %c, %a label 1   |  cluster 1: reads %a from memory
 //
-// Recomputed work (`cleave.again`, the number of its segment) has a higher label than all before it.
+// Recomputed work (place.at: `recomputed`) has a higher label than all before it.
 // An op with no reason to run early is given its users' label: the Mul of an optimizer's moment joins the update.
 #pragma once
 #include "compiler/codegen/kernels/kernel_domain.h"
@@ -35,8 +35,8 @@ private:
   struct Cluster {
     llvm::SmallVector<mlir::Operation *> ops;
     // Stages that hold copies of a parameter make the same kernels of its rule, if it is merged with nothing else: the
-    // rule's parameter, null outside rules (a unit, where it waits for a sign); none where it does not matter.
-    std::optional<mlir::Attribute> rule;
+    // rule's parameter, "" outside rules ("waiting" for a sign); none where it does not matter.
+    std::optional<llvm::StringRef> rule;
   };
   void label();
   void findWaiting();

@@ -27,10 +27,10 @@ namespace cleave::codegen {
 bool isOfUpdate(ArrayRef<Operation *> ops) {
   return llvm::all_of(ops,
                       [](Operation *op) {
-                        auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-                        return !phase || phase == "update";
+                        const auto phase = place::of(op).phase;
+                        return !phase || phase == place::Phase::Update;
                       }) &&
-         llvm::any_of(ops, [](Operation *op) { return op->hasAttr("cleave.phase"); });
+         llvm::any_of(ops, [](Operation *op) { return place::of(op).phase.has_value(); });
 }
 
 namespace {
@@ -38,9 +38,12 @@ namespace {
 // The size that stands for any in a flat kernel.
 constexpr int64_t flatSize = 4096;
 
-// The attributes of ops that tell their place in the step, which is not the kernel's.
-constexpr StringLiteral attributesOfStep[] = {training::phaseName, "cleave.again", "cleave.factors",
-                                              training::ruleName};
+// A copy for a kernel. Where the op stands in the step is the launch's matter.
+Operation *cloneWithoutPlace(OpBuilder &builder, Operation *op, IRMapping &mapping) {
+  Operation *clone = builder.clone(*op, mapping);
+  clone->setDiscardableAttrs(ArrayRef<NamedAttribute>());
+  return clone;
+}
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
@@ -82,7 +85,7 @@ void simplifyViews(Block &block) {
       if (auto transpose = dyn_cast<onnx::TransposeOp>(op); transpose && !keepsOrder(transpose)) continue;
       OpBuilder builder(&op);
       auto reshape = onnx::ReshapeOp::create(builder, op.getLoc(), y.getType(), x, typeOf(y).getShape());
-      if (Attribute phase = op.getAttr("cleave.phase")) reshape->setAttr("cleave.phase", phase);
+      place::copy(&op, reshape);
       y.replaceAllUsesWith(reshape.getY());
       op.erase();
     }
@@ -162,7 +165,7 @@ public:
         plan::LaunchOp::create(builder, last->getLoc(), types, inputs, FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
                                /*extent=*/builder.getI64IntegerAttr(1), /*grain=*/builder.getI64IntegerAttr(1),
                                /*inplace=*/builder.getDenseI64ArrayAttr({}), builder.getArrayAttr(scalars));
-    if (Attribute phase = last->getAttr("cleave.phase")) launch->setAttr("cleave.phase", phase);
+    place::copy(last, launch);
     for (auto [i, output] : llvm::enumerate(outputs)) output.replaceAllUsesWith(launch.getResults()[resultOf[i]]);
     // Uses inside the group were replaced too, so erase from the end without regard to them.
     for (Operation *op : llvm::reverse(ops)) {
@@ -191,10 +194,9 @@ private:
     OpBuilder inner(module.getContext());
     inner.setInsertionPointToEnd(body);
     for (Operation *op : ops) {
-      Operation *clone = inner.clone(*op, mapping);
-      for (StringRef ofStep : attributesOfStep) clone->removeAttr(ofStep);
+      Operation *clone = cloneWithoutPlace(inner, op, mapping);
       if (plan::AffineOfCoordinateAttr start = startOnDevice(op)) {
-        clone->setAttr(scalarAttribute, inner.getI64IntegerAttr(scalars.size()));
+        plan::scalarAttr.set(clone, scalars.size());
         clone->removeAttr("shard_axes"); // the launch says it
         scalars.push_back(start);
       }
@@ -280,8 +282,7 @@ private:
           source = onnx::BroadcastOp::create(inner, op->getLoc(), type, source, type.getShape(), ArrayRef<int64_t>{});
         mapping.map(result, source);
       } else {
-        Operation *clone = inner.clone(*op, mapping);
-        for (StringRef ofStep : attributesOfStep) clone->removeAttr(ofStep);
+        Operation *clone = cloneWithoutPlace(inner, op, mapping);
         clone->getResult(0).setType(type);
       }
     }

@@ -49,11 +49,11 @@ public:
   explicit Scheduler(plan::KernelOp kernel) : kernel(kernel) {}
 
   FailureOr<KernelSchedule> run() {
-    auto sizes = kernel->getAttrOfType<DenseI64ArrayAttr>("cleave.domain");
-    auto reduced = kernel->getAttrOfType<DenseI64ArrayAttr>("cleave.reduced");
+    auto sizes = plan::domainAttr.of(kernel);
+    auto reduced = plan::reducedAttr.of(kernel);
     if (!sizes || !reduced) return kernel.emitOpError("is not in linalg form; run lower-kernels-to-linalg first");
-    schedule.sizes.assign(sizes.asArrayRef().begin(), sizes.asArrayRef().end());
-    for (int64_t factor : reduced.asArrayRef()) schedule.reduced |= FactorSet(1) << factor;
+    schedule.sizes.assign(sizes->begin(), sizes->end());
+    for (int64_t factor : *reduced) schedule.reduced |= FactorSet(1) << factor;
     for (auto op : kernel.getBlock().getOps<linalg::GenericOp>()) addNode(op);
     chooseShape();
     writeLate();
@@ -65,7 +65,7 @@ private:
   void addNode(linalg::GenericOp op) {
     KernelNode node;
     node.op = op;
-    ArrayRef<int64_t> loops = op->getAttrOfType<DenseI64ArrayAttr>("cleave.factors").asArrayRef();
+    ArrayRef<int64_t> loops = *plan::loopsAttr.of(op);
     node.loops.assign(loops.begin(), loops.end());
     for (int64_t factor : loops) node.set |= FactorSet(1) << factor;
     node.form.strides.assign(schedule.sizes.size(), 0);

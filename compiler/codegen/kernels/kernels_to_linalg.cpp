@@ -4,12 +4,12 @@
 //   %m = onnx.ReduceMax %x {axes = [1]} : (tensor<128x64xf32>) -> tensor<128xf32>
 //   ->
 //   %flat = tensor.collapse_shape %x ... into tensor<8192xf32>
-//   %0 = linalg.generic {(d0, d1) -> (d0 * 64 + d1)} ins(%flat) outs(tensor<128x64xf32>)      cleave.factors = [0, 1]
-//   %1 = linalg.generic {parallel, reduction} ins(%0) outs(%init : tensor<128xf32>)            cleave.factors = [0, 1]
-//   %2 = linalg.generic {(d0) -> (d0)} ins(%1) outs(tensor<128xf32>); yield its expand_shape   cleave.factors = [0]
+//   %0 = linalg.generic {(d0, d1) -> (d0 * 64 + d1)} ins(%flat) outs(tensor<128x64xf32>)      plan.loops = [0, 1]
+//   %1 = linalg.generic {parallel, reduction} ins(%0) outs(%init : tensor<128xf32>)            plan.loops = [0, 1]
+//   %2 = linalg.generic {(d0) -> (d0)} ins(%1) outs(tensor<128xf32>); yield its expand_shape   plan.loops = [0]
 //
-// Every value inside has one dimension for each factor it depends on; `cleave.factors` says which factor a loop of the
-// generic is, `cleave.domain` and `cleave.reduced` on the kernel give the factors' sizes and those that are reduced.
+// Every value inside has one dimension for each factor it depends on; `plan.loops` says which factor a loop of the
+// generic is, `plan.domain` and `plan.reduced` on the kernel give the factors' sizes and those that are reduced.
 // Constants become scalars, views disappear into the maps.
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "compiler/codegen/kernels/kernel_element.h"
@@ -55,8 +55,8 @@ public:
     for (Value output : outputs) results.push_back(store(output));
     kernel.getYield().getValuesMutable().assign(results);
     for (Operation *op : llvm::reverse(ops)) op->erase();
-    kernel->setAttr("cleave.domain", builder.getDenseI64ArrayAttr(domain.sizes));
-    kernel->setAttr("cleave.reduced", builder.getDenseI64ArrayAttr(list(domain.reduced)));
+    plan::domainAttr.set(kernel, domain.sizes);
+    plan::reducedAttr.set(kernel, list(domain.reduced));
     return success();
   }
 
@@ -98,7 +98,7 @@ private:
                                         [&](OpBuilder &inner, Location at, ValueRange arguments) {
                                           linalg::YieldOp::create(inner, at, body(inner, arguments));
                                         });
-    op->setAttr("cleave.factors", builder.getDenseI64ArrayAttr(loops));
+    plan::loopsAttr.set(op, loops);
     return op.getResult(0);
   }
 
@@ -281,8 +281,8 @@ private:
             inner, loc, step, arith::ConstantOp::create(inner, loc, inner.getI64IntegerAttr(form.strides[factor])));
       index = arith::AddIOp::create(inner, loc, index, step);
     }
-    if (auto scalar = op->getAttrOfType<IntegerAttr>(scalarAttribute))
-      index = arith::AddIOp::create(inner, loc, index, kernel.getScalarArguments()[scalar.getInt()]);
+    if (auto scalar = plan::scalarAttr.of(op))
+      index = arith::AddIOp::create(inner, loc, index, kernel.getScalarArguments()[*scalar]);
     if (auto random = dyn_cast<onnx::RandomUniformOp>(op)) {
       Value uniform = philoxUniform(inner, loc, keyWord(random, 0), keyWord(random, 1), random.getStream(), index);
       if (type.isF32()) return uniform;
@@ -357,7 +357,7 @@ struct LowerKernelsToLinalg : PassWrapper<LowerKernelsToLinalg, OperationPass<Mo
   }
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<plan::KernelOp>())
-      if (!kernel->hasAttr("cleave.domain") && failed(KernelToLinalg(kernel).run())) return signalPassFailure();
+      if (!plan::domainAttr.isOn(kernel) && failed(KernelToLinalg(kernel).run())) return signalPassFailure();
   }
 };
 

@@ -34,12 +34,7 @@ std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 // -select-halves, -form-clusters, -record-operations, -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 
-// On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.
-inline constexpr llvm::StringLiteral scalarAttribute = "cleave.scalar";
-
-// On a kernel, and on a product with an activation: the serialized Graph of what it computes.
-inline constexpr llvm::StringLiteral operationsAttribute = "plan.operations";
-// Sets it: the block's core ops, as the function `name`.
+// Sets plan.operations: the block's core ops, as the function `name`.
 mlir::LogicalResult recordOperations(mlir::Block &block, llvm::StringRef name, mlir::Operation *on);
 
 } // namespace cleave::codegen

@@ -27,7 +27,7 @@ struct RecordOperations : PassWrapper<RecordOperations, OperationPass<ModuleOp>>
 
 LogicalResult recordOperations(Block &block, StringRef name, Operation *on) {
   plan::Graph graph;
-  if (failed(training::exportBlock(block, name, scalarAttribute, graph))) return failure();
+  if (failed(training::exportBlock(block, name, plan::scalarAttr.name(), graph))) return failure();
   for (plan::GraphNode &node : *graph.mutable_nodes()) node.clear_name(); // of the first launch: not the kernel's
   std::string bytes; // the same on every process: maps in the order of their keys
   {
@@ -36,7 +36,7 @@ LogicalResult recordOperations(Block &block, StringRef name, Operation *on) {
     out.SetSerializationDeterministic(true);
     if (!graph.SerializeToCodedStream(&out)) return on->emitOpError("its operations cannot be written");
   }
-  on->setAttr(operationsAttribute, StringAttr::get(on->getContext(), bytes));
+  plan::operationsAttr.set(on, bytes);
   return success();
 }
 

@@ -14,10 +14,10 @@
 //
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
 //
-// Recomputed work in the backward pass (`cleave.again`) stands to its gradients as the forward pass does: a
+// Recomputed work in the backward pass (place.at: `recomputed`) stands to its gradients as the forward pass does: a
 // segment's kernels leave what its products made, and their gradients' kernels make the rest once more.
 //
-// Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what
+// Before a pipelined step is cut, operations have stages (place.at: `stage`): what a stage made it makes again from what
 // it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
@@ -34,20 +34,11 @@ namespace {
 constexpr int maxDepth = 12;            // of a recomputed expression
 constexpr double trafficPenalty = 0.01; // of a byte that is written only for this, or read besides
 
-bool isBackward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase && phase == "backward";
-}
-bool isForward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase && phase == "forward";
-}
-bool isAgain(Operation *op) { return op->hasAttr("cleave.again"); }
+bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backward); }
+bool isForward(Operation *op) { return place::hasPhase(op, place::Phase::Forward); }
+bool isAgain(Operation *op) { return place::isRecomputed(op); }
 // The stage in a pipeline that is not cut yet; -1: anywhere.
-int64_t stageOf(Operation *op) {
-  auto stage = op->getAttrOfType<IntegerAttr>("cleave.stage");
-  return stage ? stage.getInt() : -1;
-}
+int64_t stageOf(Operation *op) { return place::stageOf(op).value_or(-1); }
 double bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
@@ -212,9 +203,10 @@ private:
         kept.insert({operand, stage});
     }
     Operation *copy = builder.clone(*op, operands);
-    copy->setAttr("cleave.phase", builder.getStringAttr("backward"));
-    copy->removeAttr("cleave.again");
-    if (Attribute segment = user->getAttr("cleave.again")) copy->setAttr("cleave.again", segment);
+    place::Place place = place::of(copy);
+    place.phase = place::Phase::Backward;
+    place.recomputed = place::of(user).recomputed;
+    place.set(copy);
     clones.map(op->getResult(0), copy->getResult(0));
     return copy->getResult(0);
   }

@@ -45,13 +45,7 @@ bool areHalves(onnx::ConcatOp concat) {
 
 // A value that the forward pass made and kept is not made again from values that it did not keep.
 bool isOfOnePass(Operation *a, Operation *b) {
-  return a->getAttr("cleave.phase") == b->getAttr("cleave.phase") &&
-         a->getAttr("cleave.again") == b->getAttr("cleave.again");
-}
-
-void bearAs(Operation *made, Operation *from) {
-  if (Attribute phase = from->getAttr("cleave.phase")) made->setAttr("cleave.phase", phase);
-  if (Attribute again = from->getAttr("cleave.again")) made->setAttr("cleave.again", again);
+  return place::of(a).phase == place::of(b).phase && place::of(a).recomputed == place::of(b).recomputed;
 }
 
 class HalfSelector {
@@ -86,7 +80,7 @@ private:
 
   template <typename Op, typename... Arguments> Value make(Arguments &&...arguments) {
     auto op = Op::create(builder, concat.getLoc(), std::forward<Arguments>(arguments)...);
-    bearAs(op, concat);
+    place::copy(concat, op);
     return op->getResult(0);
   }
 
@@ -118,7 +112,7 @@ private:
         if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
           return onnx::ConstantOp::create(builder, slice.getLoc(), splat.resizeSplat(type));
       auto made = onnx::SliceOp::create(builder, slice.getLoc(), type, x, starts, sizes, steps);
-      bearAs(made, slice);
+      place::copy(slice, made);
       slices.insert(made);
       return made.getY();
     };
@@ -153,7 +147,7 @@ private:
     } else {
       return;
     }
-    bearAs(result.getDefiningOp(), slice);
+    place::copy(slice, result.getDefiningOp());
     slice.getY().replaceAllUsesWith(result);
     slice.erase();
     if (from->use_empty()) from->erase();

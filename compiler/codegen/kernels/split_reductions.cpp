@@ -124,8 +124,8 @@ private:
   Value reshaped(Value x) {
     return like(reduction, onnx::ReshapeOp::create(builder, reduction->getLoc(), parted(x), x, shape));
   }
-  static Value like(Operation *from, Operation *made) { // of the same phase
-    if (Attribute phase = from->getAttr("cleave.phase")) made->setAttr("cleave.phase", phase);
+  static Value like(Operation *from, Operation *made) { // at the same place
+    place::copy(from, made);
     return made->getResult(0);
   }
   RankedTensorType parted(Value x) const { return cast<RankedTensorType>(x.getType()).clone(shape); }

@@ -1,4 +1,5 @@
 #include "compiler/import/weights/module_statement.h"
+#include "dialects/onnx/file_keys.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -73,7 +74,7 @@ std::string check(const ModuleStatement &statement, const Initializers &initiali
 Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, const Initializers &initializers) {
   const std::string *text = nullptr;
   for (const ::onnx::StringStringEntryProto &entry : model.proto.metadata_props())
-    if (entry.key() == "cleave.module") text = &entry.value();
+    if (entry.key() == onnx::moduleStatementKey) text = &entry.value();
   if (!text) return std::optional<ModuleStatement>();
   auto fault = [&](const std::string &what) {
     return inputError(fmt::format("{}: what it says of its PyTorch module (metadata 'cleave.module') cannot be used: "

@@ -29,7 +29,7 @@ bool trains(Node &n) {
 // @evaluate takes the running statistic where training takes the batch's (normalize.h).
 void markStatistic(Value batch, Value running) {
   if (auto read = running.getDefiningOp<onnx::ReadOp>())
-    if (Operation *op = batch.getDefiningOp()) op->setAttr("cleave.batch_statistic", read.getParamAttr());
+    if (Operation *op = batch.getDefiningOp()) onnx::batchStatisticAttr.set(op, read.getParamAttr());
 }
 
 Values batchNormalization(Node &n) {

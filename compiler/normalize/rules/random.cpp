@@ -1,6 +1,6 @@
 // Dropout and random numbers, from the counter-based generator: see normalize.h.
-#include "compiler/normalize/adapter_dropout.h"
 #include "compiler/normalize/node.h"
+#include "dialects/onnx/file_keys.h"
 #include <numbers>
 
 using namespace mlir;
@@ -10,7 +10,7 @@ namespace {
 // The ratio of a dropout that is active; 0: it is the identity. Before opset 12 the operator is the identity unless the
 // recipe sets a ratio.
 double ratioOf(Node &n) {
-  if (n.state.options.dropout && !n.op->hasAttr(adapterDropoutName)) return *n.state.options.dropout;
+  if (n.state.options.dropout && !onnx::adapterDropoutAttr.isOn(n.op)) return *n.state.options.dropout;
   if (n.version() < 12 || !n.has(2) || n.constantReal(2) == 0) return 0;
   return n.has(1) ? n.constantReal(1) : 0.5;
 }
@@ -22,9 +22,8 @@ Value drawn(Node &n, ArrayRef<int64_t> shape) {
   if (!key) {
     auto function = n.op->getParentOfType<func::FuncOp>();
     OpBuilder &builder = n.b.builder;
-    NamedAttribute attributes[] = {builder.getNamedAttr("cleave.role", builder.getStringAttr("host")),
-                                   builder.getNamedAttr("cleave.host", builder.getStringAttr("step")),
-                                   builder.getNamedAttr("onnx.name", builder.getStringAttr("cleave.step"))};
+    NamedAttribute attributes[] = {onnx::hostAttr.named(builder.getContext(), "step"),
+                                   onnx::nameAttr.named(builder.getContext(), onnx::stepInput)};
     unsigned at = function.getNumArguments();
     auto type = RankedTensorType::get({2}, builder.getI64Type());
     if (failed(function.insertArgument(at, type, builder.getDictionaryAttr(attributes), n.op.getLoc())))
@@ -52,7 +51,7 @@ Values dropout(Node &n) {
   Value kept = n.b.binary<onnx::LessOp>(draw, n.b.scalar(draw, 1 - ratio));
   Value factor = n.b.where(kept, n.b.scalar(x, 1 / (1 - ratio)), n.b.scalar(x, 0));
   results[0] = n.b.mul(x, factor);
-  if (Operation *op = results[0].getDefiningOp()) op->setAttr("cleave.dropout", n.b.builder.getUnitAttr());
+  if (Operation *op = results[0].getDefiningOp()) onnx::dropoutAttr.set(op);
   if (results.size() > 1) results[1] = kept;
   return results;
 }

@@ -13,10 +13,10 @@
 // tensor's amax. All products of one weight share scales: the steps of a recurrence, the layers that a weight ties.
 // With current scaling a scale is made of the tensor's own amax.
 //
-// A product and those of its gradient bear one number, `cleave.product` (BuildBackward).
+// A product and those of its gradient bear one number, `place.product` (BuildBackward).
 //
 // All other products stay for LowerPrecision: those of two activations (attention), and those by weights that are kept
-// (weight_products.h). The module attribute cleave.fp8 says which.
+// (weight_products.h). The module attribute onnx.fp8 says which.
 #include "compiler/training/fp8/scales.h"
 #include "compiler/training/fp8/weight_products.h"
 #include "compiler/training/recipe_pass.h"
@@ -53,16 +53,14 @@ struct Quantized {
   Value scale; // f32, of rank 0
 };
 
-// Operations of the builder belong where `place` does; `isAside`: they are no matter for the planner.
+// Operations of the builder belong where `of` does; `isAside`: they are no matter for the planner.
 struct Placing : OpBuilder::Listener {
-  explicit Placing(Operation *place) : place(place) {}
+  explicit Placing(Operation *of) : of(of) {}
   void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    op->setAttr(phaseName, place->getAttr(phaseName));
-    if (isAside && hasPhase(place, Phase::Forward)) op->setAttr(asideName, UnitAttr::get(op->getContext()));
-    if (Attribute origin = place->getAttr(originName); origin && hasPhase(place, Phase::Backward))
-      op->setAttr(originName, origin);
+    place::copy(of, op);
+    if (isAside && place::hasPhase(of, Phase::Forward)) onnx::fp8ScalingAttr.set(op);
   }
-  Operation *place;
+  Operation *of;
   bool isAside = false;
 };
 
@@ -96,15 +94,15 @@ private:
 
   // The gradient facet made `dy, rhs` for the lhs and `lhs, dy` for the rhs.
   DenseMap<Operation *, Multiplication> withGradients(ArrayRef<WeightProduct> products) {
-    DenseMap<Attribute, SmallVector<onnx::ContractOp, 2>> gradients;
+    DenseMap<int64_t, SmallVector<onnx::ContractOp, 2>> gradients;
     for (auto op : function.getOps<onnx::ContractOp>())
-      if (Attribute number = op->getAttr(productName); number && hasPhase(op, Phase::Backward))
-        gradients[number].push_back(op);
+      if (auto number = place::productAttr.of(op); number && place::hasPhase(op, Phase::Backward))
+        gradients[*number].push_back(op);
     DenseMap<Operation *, Multiplication> found;
     for (auto [op, weight, weightOperand] : products) {
       const bool isLeft = weightOperand == 0;
       found[op] = {weight, isLeft ? Role::Weight : Role::Input, isLeft ? Role::Input : Role::Weight};
-      for (onnx::ContractOp gradient : gradients.lookup(op->getAttr(productName))) {
+      for (onnx::ContractOp gradient : gradients.lookup(*place::productAttr.of(op))) {
         const bool isOfLeft =
             gradient.getRhsIndices() == op.getRhsIndices() && gradient.getResultIndices() == op.getLhsIndices();
         const Role other = isOfLeft == isLeft ? Role::Input : Role::WeightAgain;
@@ -177,7 +175,7 @@ private:
     const std::string name = (prefix + tensor).str();
     if (!symbols.lookup(name)) {
       auto state = addPersistent(function, symbols, name, scalarType().clone(shape), "optimizer_state", fill);
-      state->setAttr(besideName, FlatSymbolRefAttr::get(function.getContext(), weight));
+      onnx::besideAttr.set(state, FlatSymbolRefAttr::get(function.getContext(), weight));
     }
     return FlatSymbolRefAttr::get(function.getContext(), name);
   }
@@ -220,7 +218,7 @@ public:
       llvm::erase_if(evaluated, [&](const WeightProduct &product) { return !weights.contains(product.weight); });
       FunctionQuantizing(evaluate, recipe, symbols, /*trains=*/false).run(evaluated);
     }
-    getOperation()->setAttr(fp8NoteName, StringAttr::get(&getContext(), noteOf(quantized, kept)));
+    onnx::fp8NoteAttr.set(getOperation(), noteOf(quantized, kept));
   }
 };
 

@@ -10,7 +10,7 @@ using namespace mlir;
 namespace cleave::training {
 namespace {
 
-bool isForward(Operation *op) { return hasPhase(op, Phase::Forward); }
+bool isForward(Operation *op) { return place::hasPhase(op, Phase::Forward); }
 
 bool isRearrangement(Operation *op) {
   return isa_and_nonnull<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp>(op);

@@ -1,6 +1,7 @@
 // Models: taken, from import to normalize, or refused with a word.
 #include "compiler/import/import.h"
 #include "compiler/normalize/normalize.h"
+#include "compiler/verifies_ir.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/onnx_pb.h"
 #include "test/fuzz/input_context.h"
@@ -41,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto module = import_::importModel(context, fuzz::fileOf({reinterpret_cast<const char *>(data), size}));
   if (mlir::succeeded(module)) {
     mlir::PassManager passes(&context);
-    passes.enableVerifier(false); // as compiler/pipeline.cpp: the phase ends with a verifying pass of its own
+    passes.enableVerifier(verifiesIr());
     normalize::buildNormalizePipeline(passes, {.dims = sizesOf(**module)});
     if (mlir::succeeded(passes.run(**module))) return 0;
   }

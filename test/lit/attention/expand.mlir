@@ -8,8 +8,8 @@
 // CHECK:     onnx.Contract %[[Q]], %[[K]] {{.*}} -> tensor<2x3x2x2xf32>
 // CHECK:     onnx.ReduceMax
 // CHECK:     onnx.Contract %{{.*}}, %[[V]] {{.*}} -> tensor<2x3x2x8xf32>
-// CHECK-DAG: %[[K1:.*]] = onnx.Roll %[[K]] {cleave.phase = "forward", dim = 0 : i64, distance = 1 : i64}
-// CHECK-DAG: %[[V1:.*]] = onnx.Roll %[[V]] {cleave.phase = "forward", dim = 0 : i64, distance = 1 : i64}
+// CHECK-DAG: %[[K1:.*]] = onnx.Roll %[[K]] {dim = 0 : i64, distance = 1 : i64, place.at = #place.at<phase = forward>}
+// CHECK-DAG: %[[V1:.*]] = onnx.Roll %[[V]] {dim = 0 : i64, distance = 1 : i64, place.at = #place.at<phase = forward>}
 // CHECK:     onnx.Contract %[[Q]], %[[K1]]
 // CHECK:     onnx.Contract %{{.*}}, %[[V1]]
 // CHECK-NOT: onnx.Roll

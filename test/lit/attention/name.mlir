@@ -5,13 +5,13 @@
 // RUN: cleave-opt %s --name-attention --write-out-attention | FileCheck %s --check-prefix=WRITTEN
 
 // CHECK-LABEL: func.func @model
-// CHECK: %[[Q:.*]] = onnx.Transpose %arg0 {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>}
+// CHECK: %[[Q:.*]] = onnx.Transpose %arg0 {perm = array<i64: 0, 2, 1, 3>, place.at = #place.at<phase = forward>}
 // CHECK: %[[K:.*]] = onnx.Transpose %arg1 {{.*}} -> tensor<2x4x2x8xf32>
 // CHECK: %[[V:.*]] = onnx.Transpose %arg2 {{.*}} -> tensor<2x4x2x8xf32>
-// CHECK: %[[B:.*]] = onnx.Broadcast {{.*}} {cleave.phase = "forward", dims = array<i64: 0, 3>, shape = array<i64: 2, 1, 4, 4>}
-// CHECK: %[[OUT:.*]], %{{.*}} = onnx.ScaledAttention %[[Q]], %[[K]], %[[V]], %[[B]] {causal, cleave.decided_factors = array<i64: 0, 1, -1, -1, -1, -1, -1>
+// CHECK: %[[B:.*]] = onnx.Broadcast {{.*}} {dims = array<i64: 0, 3>, place.at = #place.at<phase = forward>, shape = array<i64: 2, 1, 4, 4>}
+// CHECK: %[[OUT:.*]], %{{.*}} = onnx.ScaledAttention %[[Q]], %[[K]], %[[V]], %[[B]] {causal, place.at = #place.at<phase = forward>, place.decided_factors = array<i64: 0, 1, -1, -1, -1, -1, -1>
 // CHECK-SAME: scale = 2.500000e-01
-// CHECK: onnx.Transpose %[[OUT]] {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>}
+// CHECK: onnx.Transpose %[[OUT]] {perm = array<i64: 0, 2, 1, 3>, place.at = #place.at<phase = forward>}
 // CHECK-NOT: onnx.Exp
 
 // WRITTEN-LABEL: func.func @model

@@ -3,7 +3,7 @@
 
 onnx.param @sum : tensor<8x3x2xf32> "accumulator" {trainable = false, fill = 0.0}
 func.func @accumulate(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) {
-  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
   %r = onnx.Reshape %g {shape = array<i64: 8, 3, 2>} : (tensor<8x6xf32>) -> tensor<8x3x2xf32>
   %s = onnx.read @sum : tensor<8x3x2xf32>
   %n = onnx.Add %s, %r : (tensor<8x3x2xf32>, tensor<8x3x2xf32>) -> tensor<8x3x2xf32>
@@ -22,7 +22,7 @@ func.func @accumulate(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) {
 // What somebody else reads, too, stays apart.
 onnx.param @sum : tensor<8x6xf32> "accumulator" {trainable = false, fill = 0.0}
 func.func @gradientIsReturned(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) -> tensor<8x6xf32> {
-  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
   %s = onnx.read @sum : tensor<8x6xf32>
   %n = onnx.Add %s, %g : (tensor<8x6xf32>, tensor<8x6xf32>) -> tensor<8x6xf32>
   onnx.write @sum, %n : tensor<8x6xf32>
@@ -35,7 +35,7 @@ func.func @gradientIsReturned(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) -> tens
 
 onnx.param @sum : tensor<8x6xf32> "accumulator" {trainable = false, fill = 0.0}
 func.func @sumIsReadTwice(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) -> tensor<8x6xf32> {
-  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
   %s = onnx.read @sum : tensor<8x6xf32>
   %n = onnx.Add %s, %g : (tensor<8x6xf32>, tensor<8x6xf32>) -> tensor<8x6xf32>
   onnx.write @sum, %n : tensor<8x6xf32>

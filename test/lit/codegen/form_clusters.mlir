@@ -137,8 +137,8 @@ func.func @long_way(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %v: tensor
 // CHECK-LABEL: func.func @update
 // CHECK: plan.launch @[[UPDATE:k[0-9]+_mul_add]](%arg0, %arg1)
 func.func @update(%g: tensor<64x64xf32>, %m: tensor<64x64xf32>) -> tensor<64x64xf32> {
-  %0 = onnx.Mul %g, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %1 = onnx.Add %0, %m {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %0 = onnx.Mul %g, %g {place.at = #place.at<phase = update>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = onnx.Add %0, %m {place.at = #place.at<phase = update>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %1 : tensor<64x64xf32>
 }
 
@@ -149,11 +149,11 @@ func.func @update(%g: tensor<64x64xf32>, %m: tensor<64x64xf32>) -> tensor<64x64x
 // CHECK: return
 onnx.param @m : tensor<64x64xf32> "optimizer_state" {fill = 0.000000e+00 : f64, trainable = false}
 func.func @replaces_a_state(%g: tensor<64x64xf32>) -> tensor<64x64xf32> {
-  %m = onnx.read @m {cleave.phase = "update"} : tensor<64x64xf32>
-  %0 = onnx.Add %m, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %1 = onnx.Sign %0 {cleave.phase = "update"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %2 = onnx.Mul %m, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  onnx.write @m, %2 {cleave.phase = "update"} : tensor<64x64xf32>
+  %m = onnx.read @m {place.at = #place.at<phase = update>} : tensor<64x64xf32>
+  %0 = onnx.Add %m, %g {place.at = #place.at<phase = update>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = onnx.Sign %0 {place.at = #place.at<phase = update>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = onnx.Mul %m, %g {place.at = #place.at<phase = update>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  onnx.write @m, %2 {place.at = #place.at<phase = update>} : tensor<64x64xf32>
   return %1 : tensor<64x64xf32>
 }
 
@@ -205,30 +205,30 @@ func.func @parts_of_one_kernel(%x: tensor<8x64x16xf32>, %y: tensor<8x64x16xf32>)
 // An update leaves the kernel that makes its gradient when a kernel behind that one reads the old parameter: the new
 // one can then take its place.
 // CHECK-LABEL: func.func @released_update
-// CHECK: %[[P:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%arg0) {cleave.phase = "backward"
-// CHECK: %[[S:.*]]:2 = plan.launch @{{k[0-9]+_reducesum_mul}}(%[[P]]{{.*}}) {cleave.phase = "backward"
-// CHECK: %[[Y:.*]] = plan.launch @{{.*}}(%{{.*}}) {cleave.phase = "backward"{{.*}} -> tensor<8x64x64xf32>
-// CHECK: %[[W:.*]] = plan.launch @{{k[0-9]+_sub}}(%{{.*}}) {cleave.phase = "update"
+// CHECK: %[[P:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%arg0) {{.*}}place.at = #place.at<phase = backward
+// CHECK: %[[S:.*]]:2 = plan.launch @{{k[0-9]+_reducesum_mul}}(%[[P]]{{.*}}) {{.*}}place.at = #place.at<phase = backward
+// CHECK: %[[Y:.*]] = plan.launch @{{.*}}(%{{.*}}) {{.*}}place.at = #place.at<phase = backward{{.*}} -> tensor<8x64x64xf32>
+// CHECK: %[[W:.*]] = plan.launch @{{k[0-9]+_sub}}(%{{.*}}) {{.*}}place.at = #place.at<phase = update
 // CHECK: onnx.write @scale, %[[W]]
 // CHECK: return %[[Y]]
 onnx.param @scale : tensor<64xf32> "parameter" {fill = 1.0 : f64, trainable = true}
 func.func @released_update(%x: tensor<8x64x64xf32>) -> tensor<8x64x64xf32> {
-  %w = onnx.read @scale {cleave.phase = "forward"} : tensor<64xf32>
-  %p = onnx.ReduceSum %x {axes = array<i64: 1>, cleave.phase = "backward"} : (tensor<8x64x64xf32>) -> tensor<8x64xf32>
-  %g = onnx.ReduceSum %p {axes = array<i64: 0>, cleave.phase = "backward"} : (tensor<8x64xf32>) -> tensor<64xf32>
-  %d = onnx.Mul %g, %g {cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %bd = onnx.Broadcast %d {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<8x64x64xf32>
-  %bw = onnx.Broadcast %w {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<8x64x64xf32>
-  %m = onnx.Mul %x, %bw {cleave.phase = "backward"} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
-  %y = onnx.Sub %m, %bd {cleave.phase = "backward"} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
-  %n = onnx.Sub %w, %g {cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  onnx.write @scale, %n {cleave.phase = "update"} : tensor<64xf32>
+  %w = onnx.read @scale {place.at = #place.at<phase = forward>} : tensor<64xf32>
+  %p = onnx.ReduceSum %x {axes = array<i64: 1>, place.at = #place.at<phase = backward>} : (tensor<8x64x64xf32>) -> tensor<8x64xf32>
+  %g = onnx.ReduceSum %p {axes = array<i64: 0>, place.at = #place.at<phase = backward>} : (tensor<8x64xf32>) -> tensor<64xf32>
+  %d = onnx.Mul %g, %g {place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %bd = onnx.Broadcast %d {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %bw = onnx.Broadcast %w {shape = array<i64: 8, 64, 64>, dims = array<i64: 2>, place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<8x64x64xf32>
+  %m = onnx.Mul %x, %bw {place.at = #place.at<phase = backward>} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %y = onnx.Sub %m, %bd {place.at = #place.at<phase = backward>} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %n = onnx.Sub %w, %g {place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  onnx.write @scale, %n {place.at = #place.at<phase = update>} : tensor<64xf32>
   return %y : tensor<8x64x64xf32>
 }
 
 // CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
 // CHECK-SAME: flat
 // CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)
-// CHECK: onnx.Iota {cleave.scalar = 0 : i64
+// CHECK: onnx.Iota {{.*}}plan.scalar = 0 : i64
 // CHECK-NOT: shard_axes
 // CHECK: plan.kernel @[[UPDATE]]({{.*}} attributes {{.*}}rounds_each

@@ -3,12 +3,12 @@
 // The gradient of what three slices read, as queries, keys and values are: one Concat, whatever their order.
 // CHECK-LABEL: func.func @whole
 func.func @whole(%q: tensor<4x2xf32>, %k: tensor<4x2xf32>, %v: tensor<4x4xf32>) -> tensor<4x8xf32> {
-  // CHECK: %[[J:.*]] = onnx.Concat %arg0, %arg1, %arg2 {axis = 1 : i64, cleave.phase = "backward"}
+  // CHECK: %[[J:.*]] = onnx.Concat %arg0, %arg1, %arg2 {axis = 1 : i64, place.at = #place.at<phase = backward>}
   // CHECK-NEXT: return %[[J]]
   %a = onnx.Pad %v {low = array<i64: 0, 4>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<4x4xf32>) -> tensor<4x8xf32>
   %b = onnx.Pad %q {low = array<i64: 0, 0>, high = array<i64: 0, 6>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<4x2xf32>) -> tensor<4x8xf32>
   %c = onnx.Pad %k {low = array<i64: 0, 2>, high = array<i64: 0, 4>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<4x2xf32>) -> tensor<4x8xf32>
-  %s = onnx.Sum %a, %b, %c {cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s = onnx.Sum %a, %b, %c {place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %s : tensor<4x8xf32>
 }
 

@@ -24,7 +24,7 @@ func.func @part(%x: tensor<2x8x4xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
 
 // The kernel of @center.
 // CHECK: plan.kernel
-// CHECK-SAME: cleave.domain = array<i64: 128, 64>, cleave.reduced = array<i64: 1>
+// CHECK-SAME: plan.domain = array<i64: 128, 64>, plan.reduced = array<i64: 1>
 // CHECK: tensor.collapse_shape
 // CHECK: linalg.generic {{.*}}#[[FLAT]]
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]

@@ -1,10 +1,10 @@
 // RUN: cleave-opt %s --plan-memory --verify-plan | FileCheck %s
 
 // Persistent tensors first: weights, sums of gradients, then the optimizer's state; @m is split, two devices hold half each.
-// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 0>, plan.memory = {activations = 256 : i64, gradients = 256 : i64, host = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 704>}
-// CHECK: onnx.param @w {{.*}}plan.offset = array<i64: 0>
-// CHECK: onnx.param @m {{.*}}plan.offset = array<i64: 512>
-module attributes {cleave.mesh = "dp=2"} {
+// CHECK: module attributes {dist.mesh = #dist.mesh<"dp=2">, plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 0>, plan.memory = {activations = 256 : i64, gradients = 256 : i64, host = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 704>}
+// CHECK: onnx.param @w {{.*}}plan.program_offsets = array<i64: 0>
+// CHECK: onnx.param @m {{.*}}plan.program_offsets = array<i64: 512>
+module attributes {dist.mesh = #dist.mesh<"dp=2">} {
   onnx.param @w : tensor<64xf32> "parameter" {trainable = true}
   onnx.param @m : tensor<64xf32> "optimizer_state" {trainable = false, sharding = #dist.sharding<"[{dp}]">}
   onnx.param @sum : tensor<64xf32> "accumulator" {trainable = false, of = @w}
@@ -22,9 +22,9 @@ module attributes {cleave.mesh = "dp=2"} {
   func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
     %w = onnx.read @w : tensor<64xf32>
     %c = plan.constant dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
-    %a = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-    %b = plan.launch @k(%a, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-    %u = plan.launch @k(%w, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %a = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%a, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %u = plan.launch @k(%w, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     plan.store %u, @w : tensor<64xf32>
     return %x : tensor<64xf32>
   }

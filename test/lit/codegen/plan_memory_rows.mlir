@@ -58,7 +58,7 @@ module {
   // CHECK: plan.contract {{.*}}plan.offsets = array<i64: [[SLOT:[0-9]+]]>, plan.rows = array<i64: 4, 8>
   // CHECK: plan.contract {{.*}}plan.rows = array<i64: 4, 8>
   // CHECK: plan.concat {{.*}}plan.offsets = array<i64: [[SLOT]]>
-  func.func @kept(%x: tensor<4x4xf32>) -> (tensor<4x8xf32> {cleave.kept = 1 : i64}) attributes {cleave.region = "step.0", cleave.slots = 2 : i64} {
+  func.func @kept(%x: tensor<4x4xf32>) -> (tensor<4x8xf32> {place.kept = 1 : i64}) attributes {place.region = "step.0", place.slots = 2 : i64} {
     %a = plan.contract %x, %x {batch = array<i64>, m = 4 : i64, n = 4 : i64, k = 4 : i64, lhs_strides = array<i64: 4, 1>, rhs_strides = array<i64: 4, 1>, out_strides = array<i64: 4, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
     %b = plan.contract %x, %x {batch = array<i64>, m = 4 : i64, n = 4 : i64, k = 4 : i64, lhs_strides = array<i64: 4, 1>, rhs_strides = array<i64: 4, 1>, out_strides = array<i64: 4, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
     %j = plan.concat %a, %b {axis = 1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>

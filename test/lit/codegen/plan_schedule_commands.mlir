@@ -36,14 +36,14 @@ func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
   %w = onnx.read @w : tensor<64xf32>
   %v = onnx.read @v : tensor<64xf32>
   %fill = plan.fill dense<1.0> : tensor<64xf32> : tensor<64xf32>
-  %y = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %gv = plan.launch @k(%y, %y) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %rv = dist.all_reduce %gv {axes = ["dp"], reduce = "sum", cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<64xf32>
-  %uv = plan.launch @k(%v, %rv) {name = "update v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %y = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = forward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gv = plan.launch @k(%y, %y) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %rv = dist.all_reduce %gv {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
+  %uv = plan.launch @k(%v, %rv) {name = "update v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uv, @v : tensor<64xf32>
-  %gw = plan.launch @k(%gv, %w) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %rw = dist.all_reduce %gw {axes = ["dp"], reduce = "sum", cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<64xf32>
-  %uw = plan.launch @k(%fill, %rw) {name = "update w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gw = plan.launch @k(%gv, %w) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %rw = dist.all_reduce %gw {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
+  %uw = plan.launch @k(%fill, %rw) {name = "update w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uw, @w : tensor<64xf32>
   return %y : tensor<64xf32>
 }
@@ -55,13 +55,13 @@ func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
 // CHECK: name = "grad of v"
 // CHECK: name = "add to v"
 func.func @weights(%x: tensor<64xf32>, %dy: tensor<64xf32>) {
-  %gv = plan.launch @k(%x, %dy) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %gw = plan.launch @k(%dy, %x) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gv = plan.launch @k(%x, %dy) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gw = plan.launch @k(%dy, %x) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %w = onnx.read @w : tensor<64xf32>
-  %uw = plan.launch @k(%w, %gw) {name = "add to w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uw = plan.launch @k(%w, %gw) {name = "add to w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uw, @w : tensor<64xf32>
   %v = onnx.read @v : tensor<64xf32>
-  %uv = plan.launch @k(%v, %gv) {name = "add to v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uv = plan.launch @k(%v, %gv) {name = "add to v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uv, @v : tensor<64xf32>
   return
 }
@@ -76,11 +76,11 @@ func.func @weights(%x: tensor<64xf32>, %dy: tensor<64xf32>) {
 func.func @in_turn(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %w = onnx.read @w : tensor<64xf32>
   %v = onnx.read @v : tensor<64xf32>
-  %norm = plan.launch @k(%gw, %gv) {name = "norm", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %sw = plan.launch @k(%gw, %norm) {name = "scale w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %sv = plan.launch @k(%gv, %norm) {name = "scale v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %uw = plan.launch @k(%w, %sw) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %uv = plan.launch @k(%v, %sv) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %norm = plan.launch @k(%gw, %gv) {name = "norm", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%gw, %norm) {name = "scale w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sv = plan.launch @k(%gv, %norm) {name = "scale v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uw = plan.launch @k(%w, %sw) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uv = plan.launch @k(%v, %sv) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uw, @w : tensor<64xf32>
   plan.store %uv, @v : tensor<64xf32>
   return
@@ -100,13 +100,13 @@ func.func @decided(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %w = onnx.read @w : tensor<64xf32>
   %v = onnx.read @v : tensor<64xf32>
   %y = plan.launch @k(%gw, %gv) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %mv = plan.launch @k(%gv, %y) {name = "mean v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %sv = plan.launch @k(%mv, %y) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %f = plan.launch @flag(%mw, %mv) {name = "is finite", extent = 1 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<f32>
-  %tw = plan.launch @take(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
-  %tv = plan.launch @take(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %mv = plan.launch @k(%gv, %y) {name = "mean v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sv = plan.launch @k(%mv, %y) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %f = plan.launch @flag(%mw, %mv) {name = "is finite", extent = 1 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<f32>
+  %tw = plan.launch @take(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  %tv = plan.launch @take(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
   plan.store %tw, @w : tensor<64xf32>
   plan.store %tv, @v : tensor<64xf32>
   return
@@ -123,11 +123,11 @@ func.func @decided_beside(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %w = onnx.read @w : tensor<64xf32>
   %v = onnx.read @v : tensor<64xf32>
   %y = plan.launch @k(%gw, %gv) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %vf:2 = plan.launch @both(%gv, %mw) {name = "mean v and is finite", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> (tensor<64xf32>, tensor<i1>)
-  %tw = plan.launch @choose(%w, %sw, %vf#1) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
-  %tv = plan.launch @choose(%v, %vf#0, %vf#1) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
+  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %vf:2 = plan.launch @both(%gv, %mw) {name = "mean v and is finite", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> (tensor<64xf32>, tensor<i1>)
+  %tw = plan.launch @choose(%w, %sw, %vf#1) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
+  %tv = plan.launch @choose(%v, %vf#0, %vf#1) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
   plan.store %tw, @w : tensor<64xf32>
   plan.store %tv, @v : tensor<64xf32>
   return
@@ -147,10 +147,10 @@ func.func @overwritten(%g: tensor<64xf32>, %h: tensor<64xf32>) {
   %b = onnx.read @b : tensor<64xf32>
   %y = plan.launch @k(%g, %h) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %d = plan.launch @k(%y, %h) {name = "gradient", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %average = plan.launch @k(%m, %d) {name = "average", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %step = plan.launch @three(%w, %m, %d) {name = "step", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %left = plan.launch @three(%a, %b, %d) {name = "left", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %right = plan.launch @three(%b, %a, %d) {name = "right", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %average = plan.launch @k(%m, %d) {name = "average", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %step = plan.launch @three(%w, %m, %d) {name = "step", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %left = plan.launch @three(%a, %b, %d) {name = "left", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %right = plan.launch @three(%b, %a, %d) {name = "right", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %average, @m : tensor<64xf32>
   plan.store %step, @w : tensor<64xf32>
   plan.store %left, @a : tensor<64xf32>
@@ -164,11 +164,11 @@ func.func @overwritten(%g: tensor<64xf32>, %h: tensor<64xf32>) {
 // CHECK: plan.launch @sum_of_two
 // CHECK: plan.contract
 func.func @terms(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {onnx.name = "z"}, tensor<8x8xf32> {onnx.name = "s"}) {
-  %y = plan.contract %x, %x {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %a = plan.contract %y, %x {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %b = plan.contract %y, %y {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %z = plan.contract %y, %y {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %s = plan.launch @sum_of_two(%a, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %y = plan.contract %x, %x {batch = array<i64>, place.at = #place.at<phase = backward>, k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %a = plan.contract %y, %x {batch = array<i64>, place.at = #place.at<phase = backward>, k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = plan.contract %y, %y {batch = array<i64>, place.at = #place.at<phase = backward>, k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z = plan.contract %y, %y {batch = array<i64>, place.at = #place.at<phase = backward>, k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = plan.launch @sum_of_two(%a, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %z, %s : tensor<8x8xf32>, tensor<8x8xf32>
 }
 
@@ -225,11 +225,11 @@ func.func @ring(%x: tensor<64xf32>) -> tensor<64xf32> {
 // CHECK: %[[OTHER:.*]] = plan.collective %[[KEPT]]
 // CHECK: plan.launch @copy(%[[OTHER]])
 func.func @exchanged_for_the_backward_pass(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
-  %h = plan.launch @copy(%x) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
-  %kept = plan.launch @copy(%h) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
-  %loss = plan.launch @copy(%kept) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
-  %other = dist.all_to_all %kept {axes = ["dp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
-  %dx = plan.launch @copy(%other) {cleave.phase = "backward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
-  %dk = plan.launch @copy(%kept) {cleave.phase = "backward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %h = plan.launch @copy(%x) {place.at = #place.at<phase = forward>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %kept = plan.launch @copy(%h) {place.at = #place.at<phase = forward>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %loss = plan.launch @copy(%kept) {place.at = #place.at<phase = forward>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %other = dist.all_to_all %kept {axes = ["dp"], place.at = #place.at<phase = backward>, dim = 0 : i64, split_dim = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+  %dx = plan.launch @copy(%other) {place.at = #place.at<phase = backward>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %dk = plan.launch @copy(%kept) {place.at = #place.at<phase = backward>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
   return %dx, %dk : tensor<64xf32>, tensor<64xf32>
 }

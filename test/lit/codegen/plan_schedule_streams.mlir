@@ -3,7 +3,7 @@
 
 // On a GPU every mesh axis has a stream: a gather of weights over dp is not in the way of the sums over tp. What several
 // axes share goes with the outermost, and what stages share with their sends. On a CPU a stream is a thread: one for all.
-module attributes {cleave.mesh = "pp=2,dp=2,tp=4"} {
+module attributes {dist.mesh = #dist.mesh<"pp=2,dp=2,tp=4">} {
 onnx.param @s : tensor<64xf32> "parameter" {trainable = true}
 plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @wide(%a: tensor<64xf32>, %b: tensor<128xf32>) { plan.yield %a : tensor<64xf32> }

@@ -40,7 +40,7 @@ module attributes {plan.arena_bytes = array<i64: 1024>} {
 // -----
 
 module attributes {plan.arena_bytes = array<i64: 512>} {
-  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.offset = array<i64: 0>}
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.program_offsets = array<i64: 0>}
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
   // expected-error @+1 {{overwrites @w with a result of 'plan.launch' at position 2}}
   func.func @final() -> tensor<64xf32> {

@@ -2,14 +2,14 @@
 
 // erf is computed again from %arg0, which is there anyway; the product's operand is kept as it is.
 // CHECK-LABEL: func.func @gelu
-// CHECK: %[[E:.*]] = onnx.Erf %arg0 {cleave.phase = "forward"}
+// CHECK: %[[E:.*]] = onnx.Erf %arg0 {place.at = #place.at<phase = forward>}
 // CHECK: %[[C:.*]] = onnx.Contract
-// CHECK: %[[AGAIN:.*]] = onnx.Erf %arg0 {cleave.phase = "backward"}
-// CHECK: onnx.Mul %[[C]], %[[AGAIN]] {cleave.phase = "backward"}
+// CHECK: %[[AGAIN:.*]] = onnx.Erf %arg0 {place.at = #place.at<phase = backward>}
+// CHECK: onnx.Mul %[[C]], %[[AGAIN]] {place.at = #place.at<phase = backward>}
 func.func @gelu(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> tensor<256x256xf32> {
-  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
-  %c = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %g = onnx.Mul %c, %e {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e = onnx.Erf %x {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %c = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %c, %e {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %g : tensor<256x256xf32>
 }
 
@@ -18,9 +18,9 @@ func.func @gelu(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> tensor<256x
 // CHECK-COUNT-1: onnx.Erf
 // CHECK-NOT: onnx.Erf
 func.func @kept(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
-  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
-  %g = onnx.Mul %w, %e {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %d = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e = onnx.Erf %x {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %w, %e {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %d = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %g, %d : tensor<256x256xf32>, tensor<256x256xf32>
 }
 
@@ -29,10 +29,10 @@ func.func @kept(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> (tensor<256
 // CHECK-COUNT-1: onnx.Erf
 // CHECK-NOT: onnx.Erf
 func.func @kept_reshaped(%x: tensor<256x16x16xf32>, %w: tensor<256x16x16xf32>) -> (tensor<256x16x16xf32>, tensor<256x256xf32>) {
-  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
-  %f = onnx.Reshape %e {shape = array<i64: 256, 256>, cleave.phase = "forward"} : (tensor<256x16x16xf32>) -> tensor<256x256xf32>
-  %g = onnx.Mul %w, %e {cleave.phase = "backward"} : (tensor<256x16x16xf32>, tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
-  %d = onnx.Contract %f, %f {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e = onnx.Erf %x {place.at = #place.at<phase = forward>} : (tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
+  %f = onnx.Reshape %e {shape = array<i64: 256, 256>, place.at = #place.at<phase = forward>} : (tensor<256x16x16xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %w, %e {place.at = #place.at<phase = backward>} : (tensor<256x16x16xf32>, tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
+  %d = onnx.Contract %f, %f {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %g, %d : tensor<256x16x16xf32>, tensor<256x256xf32>
 }
 
@@ -40,14 +40,14 @@ func.func @kept_reshaped(%x: tensor<256x16x16xf32>, %w: tensor<256x16x16xf32>) -
 // and %y, %y would be kept in its place and both be read.
 // CHECK-LABEL: func.func @residual
 // CHECK: %[[S:.*]] = onnx.Add %arg0
-// CHECK: onnx.Mul %{{.*}}, %[[S]] {cleave.phase = "backward"}
+// CHECK: onnx.Mul %{{.*}}, %[[S]] {place.at = #place.at<phase = backward>}
 func.func @residual(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %d: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
-  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %s = onnx.Add %x, %y {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %e = onnx.Exp %s {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
-  %z = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %t = onnx.Add %s, %z {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %g = onnx.Mul %d, %s {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %s = onnx.Add %x, %y {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e = onnx.Exp %s {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %z = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %t = onnx.Add %s, %z {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %d, %s {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %t, %g : tensor<256x256xf32>, tensor<256x256xf32>
 }
 
@@ -55,34 +55,34 @@ func.func @residual(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %d: tensor
 // CHECK-LABEL: func.func @stream
 // CHECK: %[[S1:.*]] = onnx.Add %arg0
 // CHECK: %[[S2:.*]] = onnx.Add %[[S1]]
-// CHECK: onnx.Mul %{{.*}}, %[[S2]] {cleave.phase = "backward"}
+// CHECK: onnx.Mul %{{.*}}, %[[S2]] {place.at = #place.at<phase = backward>}
 func.func @stream(%x: tensor<256x256xf32>, %w: tensor<256x256xbf16>, %d: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xbf16>) {
-  %y1 = onnx.Contract %w, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
-  %l1 = onnx.Cast %y1 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
-  %s1 = onnx.Add %x, %l1 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %e1 = onnx.Cast %s1 {to = bf16, cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
-  %y2 = onnx.Contract %e1, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
-  %l2 = onnx.Cast %y2 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
-  %s2 = onnx.Add %s1, %l2 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %e2 = onnx.Cast %s2 {to = bf16, cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
-  %y3 = onnx.Contract %e2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
-  %l3 = onnx.Cast %y3 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
-  %s3 = onnx.Add %s2, %l3 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %g2 = onnx.Mul %d, %s2 {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %g1 = onnx.Mul %d, %s1 {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %p = onnx.Contract %y2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %y1 = onnx.Contract %w, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l1 = onnx.Cast %y1 {to = f32, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s1 = onnx.Add %x, %l1 {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e1 = onnx.Cast %s1 {to = bf16, place.at = #place.at<phase = forward>} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %y2 = onnx.Contract %e1, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l2 = onnx.Cast %y2 {to = f32, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s2 = onnx.Add %s1, %l2 {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e2 = onnx.Cast %s2 {to = bf16, place.at = #place.at<phase = forward>} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %y3 = onnx.Contract %e2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l3 = onnx.Cast %y3 {to = f32, place.at = #place.at<phase = forward>} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s3 = onnx.Add %s2, %l3 {place.at = #place.at<phase = forward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g2 = onnx.Mul %d, %s2 {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g1 = onnx.Mul %d, %s1 {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %p = onnx.Contract %y2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
   return %s3, %g2, %g1, %p : tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xbf16>
 }
 
 // Small values are kept as they are, but not two of them: the wider one is made again from the other.
 // CHECK-LABEL: func.func @widened
-// CHECK: %[[D:.*]] = onnx.Mul %{{.*}} {cleave.phase = "forward"}
-// CHECK: %[[AGAIN:.*]] = onnx.Cast %arg0 {cleave.phase = "backward"
-// CHECK: onnx.Mul %[[AGAIN]], %[[D]] {cleave.phase = "backward"}
+// CHECK: %[[D:.*]] = onnx.Mul %{{.*}} {place.at = #place.at<phase = forward>}
+// CHECK: %[[AGAIN:.*]] = onnx.Cast %arg0 {{.*}}place.at = #place.at<phase = backward
+// CHECK: onnx.Mul %[[AGAIN]], %[[D]] {place.at = #place.at<phase = backward>}
 func.func @widened(%x: tensor<16x16xbf16>) -> (tensor<16x16xf32>, tensor<16x16xf32>) {
-  %w = onnx.Cast %x {to = f32, cleave.phase = "forward"} : (tensor<16x16xbf16>) -> tensor<16x16xf32>
-  %d = onnx.Mul %w, %w {cleave.phase = "forward"} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  %g = onnx.Mul %w, %d {cleave.phase = "backward"} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %w = onnx.Cast %x {to = f32, place.at = #place.at<phase = forward>} : (tensor<16x16xbf16>) -> tensor<16x16xf32>
+  %d = onnx.Mul %w, %w {place.at = #place.at<phase = forward>} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %g = onnx.Mul %w, %d {place.at = #place.at<phase = backward>} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   return %d, %g : tensor<16x16xf32>, tensor<16x16xf32>
 }
 
@@ -90,20 +90,20 @@ func.func @widened(%x: tensor<16x16xbf16>) -> (tensor<16x16xf32>, tensor<16x16xf
 // in 16 bits, which is there anyway, and not %t in 32; its gradient's kernel makes %t from it once more, which is none of
 // the segment's.
 // CHECK-LABEL: func.func @segment
-// CHECK: onnx.Tanh %{{.*}} {cleave.again = 3 : i64, cleave.phase = "backward"}
-// CHECK: %[[H:.*]] = onnx.Contract {{.*}}cleave.again = 3
+// CHECK: onnx.Tanh %{{.*}} {place.at = #place.at<phase = backward, recomputed = 3>}
+// CHECK: %[[H:.*]] = onnx.Contract {{.*}}recomputed = 3
 // CHECK: %[[DT:.*]] = onnx.Contract
-// CHECK: %[[WIDE:.*]] = onnx.Cast %[[Y:.*]] {cleave.phase = "backward", to = f32}
-// CHECK: %[[T:.*]] = onnx.Tanh %[[WIDE]] {cleave.phase = "backward"}
-// CHECK: onnx.Mul %[[DT]], %[[T]] {cleave.phase = "backward"}
+// CHECK: %[[WIDE:.*]] = onnx.Cast %[[Y:.*]] {place.at = #place.at<phase = backward>, to = f32}
+// CHECK: %[[T:.*]] = onnx.Tanh %[[WIDE]] {place.at = #place.at<phase = backward>}
+// CHECK: onnx.Mul %[[DT]], %[[T]] {place.at = #place.at<phase = backward>}
 func.func @segment(%x: tensor<256x256xbf16>, %w: tensor<256x256xbf16>, %d: tensor<256x256xbf16>) -> (tensor<256x256xf32>, tensor<256x256xbf16>, tensor<256x256xbf16>) {
-  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
-  %l = onnx.Cast %y {to = f32, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
-  %t = onnx.Tanh %l {cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xf32>) -> tensor<256x256xf32>
-  %n = onnx.Cast %t {to = bf16, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
-  %h = onnx.Contract %n, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
-  %dt = onnx.Contract %d, %h {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xf32>
-  %g = onnx.Mul %dt, %t {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %dx = onnx.Contract %y, %d {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward, recomputed = 3>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l = onnx.Cast %y {to = f32, place.at = #place.at<phase = backward, recomputed = 3>} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %t = onnx.Tanh %l {place.at = #place.at<phase = backward, recomputed = 3>} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %n = onnx.Cast %t {to = bf16, place.at = #place.at<phase = backward, recomputed = 3>} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %h = onnx.Contract %n, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward, recomputed = 3>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %dt = onnx.Contract %d, %h {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %g = onnx.Mul %dt, %t {place.at = #place.at<phase = backward>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %dx = onnx.Contract %y, %d {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
   return %g, %dx, %h : tensor<256x256xf32>, tensor<256x256xbf16>, tensor<256x256xbf16>
 }

@@ -7,7 +7,7 @@ func.func @f(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
 }
 // -----
 // expected-error @+1 {{axis 'dp' stands twice}}
-func.func private @twice(tensor<8x4xf32> {cleave.layout = #dist.sharding<"[{dp},{dp}]">})
+func.func private @twice(tensor<8x4xf32> {dist.layout = #dist.sharding<"[{dp},{dp}]">})
 // -----
 // expected-error @+1 {{one {axes} a dimension}}
-func.func private @malformed(tensor<8x4xf32> {cleave.layout = #dist.sharding<"dp">})
+func.func private @malformed(tensor<8x4xf32> {dist.layout = #dist.sharding<"dp">})

@@ -81,8 +81,8 @@ func.func @long(%x: tensor<8x32768xbf16>) -> tensor<8x32768xbf16> {
 // CHECK: llvm.store
 
 // CHECK: gpu.func @[[LONG]]
-// CHECK-SAME: cleave.blocks = 2 : i64
 // CHECK-SAME: known_block_size = array<i32: 512, 1, 1>
+// CHECK-SAME: plan.blocks = 2 : i64
 // CHECK: scf.for
 // CHECK-COUNT-4: llvm.load {{.*}} : !llvm.ptr<1> -> vector<8xbf16>
 // CHECK-COUNT-4: llvm.store {{.*}} : vector<8xbf16>, !llvm.ptr<3>

@@ -4,14 +4,14 @@
 module {
   // Two convolutions with what is between them: one group.
   // CHECK-LABEL: func.func @residual
-  // CHECK:         onnx.Conv {{.*}}cleave.channels_last
-  // CHECK:         onnx.ReduceSum {{.*}}cleave.channels_last
-  // CHECK:         onnx.Broadcast {{.*}}cleave.channels_last
-  // CHECK:         onnx.Sub {{.*}}cleave.channels_last
-  // CHECK:         onnx.Relu {{.*}}cleave.channels_last
-  // CHECK:         onnx.MaxPool {{.*}}cleave.channels_last
-  // CHECK:         onnx.Conv {{.*}}cleave.channels_last
-  // CHECK:         onnx.Add {{.*}}cleave.channels_last
+  // CHECK:         onnx.Conv {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.ReduceSum {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.Broadcast {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.Sub {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.Relu {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.MaxPool {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.Conv {{.*}}onnx.compute_channels_last
+  // CHECK:         onnx.Add {{.*}}onnx.compute_channels_last
   func.func @residual(%x: tensor<8x16x32x32xbf16>, %w: tensor<16x16x3x3xbf16>) -> tensor<16xbf16> {
     %0 = onnx.Conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_begin = array<i64: 1, 1>, pads_end = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x16x32x32xbf16>, tensor<16x16x3x3xbf16>) -> tensor<8x16x32x32xbf16>
     %1 = onnx.ReduceSum %0 {axes = array<i64: 0, 2, 3>} : (tensor<8x16x32x32xbf16>) -> tensor<16xbf16>
@@ -27,11 +27,11 @@ module {
   // The narrow image is transposed, not the wide one; fp32 stays as it is on a GPU.
   // CHECK-LABEL: func.func @border
   // CHECK:         onnx.Cast {{[^c]*}}{to = bf16}
-  // CHECK:         onnx.Conv {{.*}}cleave.channels_last
+  // CHECK:         onnx.Conv {{.*}}onnx.compute_channels_last
   // CHECK-LABEL: func.func @wide
   // CHECK-NOT:     channels_last
   // FLOAT-LABEL: func.func @wide
-  // FLOAT:         onnx.Conv {{.*}}cleave.channels_last
+  // FLOAT:         onnx.Conv {{.*}}onnx.compute_channels_last
   func.func @border(%x: tensor<8x3x32x32xf32>, %w: tensor<16x3x3x3xbf16>) -> tensor<16xbf16> {
     %0 = onnx.Cast %x {to = bf16} : (tensor<8x3x32x32xf32>) -> tensor<8x3x32x32xbf16>
     %1 = onnx.Conv %0, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_begin = array<i64: 1, 1>, pads_end = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x3x32x32xbf16>, tensor<16x3x3x3xbf16>) -> tensor<8x16x32x32xbf16>

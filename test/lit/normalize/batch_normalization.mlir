@@ -5,8 +5,8 @@
 // ones are written at the end, the variance unbiased (8 samples: 8/7).
 // CHECK-LABEL: func.func @model
 // CHECK: onnx.ReduceSum %arg0 {axes = array<i64: 0, 2>}
-// CHECK: onnx.Div {{.*}}cleave.batch_statistic = @mean
-// CHECK: onnx.Div {{.*}}cleave.batch_statistic = @var
+// CHECK: onnx.Div {{.*}}onnx.batch_statistic = @mean
+// CHECK: onnx.Div {{.*}}onnx.batch_statistic = @var
 // CHECK: onnx.Constant dense<1.14285719>
 // CHECK: onnx.write @mean, %{{.*}} : tensor<3xf32>
 // CHECK-NEXT: onnx.write @var, %{{.*}} : tensor<3xf32>

@@ -2,7 +2,7 @@
 
 // Samples in blocks of 3 after a reshape, a mask repeated for each of them, dropout's random numbers.
 // CHECK-LABEL: func.func @model
-// CHECK-SAME: %{{.*}}: tensor<2x3x8xf32> {onnx.name = "x"}, %{{.*}}: tensor<4xf32> {cleave.role
+// CHECK-SAME: %{{.*}}: tensor<2x3x8xf32> {onnx.name = "x"}, %{{.*}}: tensor<4xf32> {onnx.host
 // CHECK-DAG: onnx.Constant dense<{{.*}}> : tensor<2x3x1xf32>
 // CHECK-DAG: onnx.Broadcast {{.*}}shape = array<i64: 2, 3, 8>{{.*}}-> tensor<2x3x8xf32>
 // CHECK-DAG: onnx.RandomUniform {{.*}} -> tensor<2x3x8xf32>
@@ -12,7 +12,7 @@
 // CHECK: onnx.Reshape {{.*}} {shape = array<i64: 5, 2, 3>}
 // CHECK: return {{.*}} : tensor<5x2x3xf32>
 onnx.param @w : tensor<8x5xf32> "parameter" {trainable = true}
-func.func @model(%x: tensor<4x3x8xf32> {onnx.name = "x"}, %key: tensor<4xf32> {cleave.role = "host"}, %k: tensor<2xi64> {cleave.role = "host"}) -> tensor<5x4x3xf32> {
+func.func @model(%x: tensor<4x3x8xf32> {onnx.name = "x"}, %key: tensor<4xf32> {onnx.host = "host"}, %k: tensor<2xi64> {onnx.host = "step"}) -> tensor<5x4x3xf32> {
   %w = onnx.read @w : tensor<8x5xf32>
   %c = onnx.Constant dense<[[[1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0]]]> : tensor<4x3x1xf32>
   %r = onnx.Reshape %c {shape = array<i64: 4, 3>} : (tensor<4x3x1xf32>) -> tensor<4x3xf32>

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --elide-collectives | FileCheck %s
 
-module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
+module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2,one=1">} {
   // CHECK-LABEL: func.func @undone
   // CHECK-NEXT:    return %arg0
   func.func @undone(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -10,20 +10,20 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
     return %2 : tensor<4xf32>
   }
   // CHECK-LABEL: func.func @repeated
-  // CHECK-NEXT:    onnx.Broadcast %arg0 {cleave.phase = "backward", dims = array<i64: 1>, shape = array<i64: 4, 3>} : (tensor<3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT:    onnx.Broadcast %arg0 {dims = array<i64: 1>, place.at = #place.at<phase = backward>, shape = array<i64: 4, 3>} : (tensor<3xf32>) -> tensor<4x3xf32>
   // CHECK-NEXT:    return
   func.func @repeated(%x: tensor<3xf32>) -> tensor<4x3xf32> {
-    %0 = onnx.Broadcast %x {cleave.phase = "backward", dims = array<i64: 1>, shape = array<i64: 8, 3>} : (tensor<3xf32>) -> tensor<8x3xf32>
+    %0 = onnx.Broadcast %x {place.at = #place.at<phase = backward>, dims = array<i64: 1>, shape = array<i64: 8, 3>} : (tensor<3xf32>) -> tensor<8x3xf32>
     %1 = dist.own_part %0 {axes = ["dp"], dim = 0 : i64} : (tensor<8x3xf32>) -> tensor<4x3xf32>
     return %1 : tensor<4x3xf32>
   }
   // The backward pass repeats its part of an activation itself, on its own stage.
   // CHECK-LABEL: func.func @repeated_in_the_backward_pass
-  // CHECK-NEXT:    onnx.Broadcast %arg0 {cleave.phase = "backward", cleave.stage = 1 : i64, dims = array<i64: 1>
+  // CHECK-NEXT:    onnx.Broadcast %arg0 {dims = array<i64: 1>, place.at = #place.at<phase = backward, stage = 1>
   // CHECK-NEXT:    return
   func.func @repeated_in_the_backward_pass(%x: tensor<3xf32>) -> tensor<4x3xf32> {
-    %0 = onnx.Broadcast %x {cleave.phase = "forward", cleave.stage = 0 : i64, dims = array<i64: 1>, shape = array<i64: 8, 3>} : (tensor<3xf32>) -> tensor<8x3xf32>
-    %1 = dist.own_part %0 {axes = ["dp"], cleave.phase = "backward", cleave.stage = 1 : i64, dim = 0 : i64} : (tensor<8x3xf32>) -> tensor<4x3xf32>
+    %0 = onnx.Broadcast %x {place.at = #place.at<phase = forward, stage = 0>, dims = array<i64: 1>, shape = array<i64: 8, 3>} : (tensor<3xf32>) -> tensor<8x3xf32>
+    %1 = dist.own_part %0 {axes = ["dp"], place.at = #place.at<phase = backward, stage = 1>, dim = 0 : i64} : (tensor<8x3xf32>) -> tensor<4x3xf32>
     return %1 : tensor<4x3xf32>
   }
   // A part of what is not repeated.
@@ -52,17 +52,17 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
   }
   // Both readers take the same part of a chain on what was gathered: nothing is gathered, nothing computed whole.
   // CHECK-LABEL: func.func @in_parts
-  // CHECK-NEXT:    %[[HALF:.*]] = onnx.Constant {cleave.phase = "forward"} dense<5.000000e-01> : tensor<4xf32>
-  // CHECK-NEXT:    %[[MUL:.*]] = onnx.Mul %arg0, %[[HALF]] {cleave.phase = "forward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  // CHECK-NEXT:    %[[TANH:.*]] = onnx.Tanh %[[MUL]] {cleave.phase = "forward"} : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK-NEXT:    %[[HALF:.*]] = onnx.Constant {place.at = #place.at<phase = forward>} dense<5.000000e-01> : tensor<4xf32>
+  // CHECK-NEXT:    %[[MUL:.*]] = onnx.Mul %arg0, %[[HALF]] {place.at = #place.at<phase = forward>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // CHECK-NEXT:    %[[TANH:.*]] = onnx.Tanh %[[MUL]] {place.at = #place.at<phase = forward>} : (tensor<4xf32>) -> tensor<4xf32>
   // CHECK-NEXT:    return %[[TANH]], %[[MUL]]
   func.func @in_parts(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-    %0 = dist.all_gather %x {axes = ["tp"], cleave.phase = "forward", dim = 0 : i64} : (tensor<4xf32>) -> tensor<8xf32>
-    %half = onnx.Constant {cleave.phase = "forward"} dense<5.000000e-01> : tensor<8xf32>
-    %1 = onnx.Mul %0, %half {cleave.phase = "forward"} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-    %2 = onnx.Tanh %1 {cleave.phase = "forward"} : (tensor<8xf32>) -> tensor<8xf32>
-    %3 = dist.own_part %2 {axes = ["tp"], cleave.phase = "forward", dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
-    %4 = dist.own_part %1 {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+    %0 = dist.all_gather %x {axes = ["tp"], place.at = #place.at<phase = forward>, dim = 0 : i64} : (tensor<4xf32>) -> tensor<8xf32>
+    %half = onnx.Constant {place.at = #place.at<phase = forward>} dense<5.000000e-01> : tensor<8xf32>
+    %1 = onnx.Mul %0, %half {place.at = #place.at<phase = forward>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %2 = onnx.Tanh %1 {place.at = #place.at<phase = forward>} : (tensor<8xf32>) -> tensor<8xf32>
+    %3 = dist.own_part %2 {axes = ["tp"], place.at = #place.at<phase = forward>, dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+    %4 = dist.own_part %1 {axes = ["tp"], place.at = #place.at<phase = backward>, dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
     return %3, %4 : tensor<4xf32>, tensor<4xf32>
   }
   // A bias is repeated for the part, of which it has its own.
@@ -90,16 +90,16 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
   }
   // Terms of a gradient that come back split alike are summed as they are made, and exchanged once.
   // CHECK-LABEL: func.func @terms
-  // CHECK-NEXT:    %[[TWO:.*]] = onnx.Add %arg0, %arg1 {cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK-NEXT:    %[[ALL:.*]] = onnx.Add %[[TWO]], %arg2 {cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK-NEXT:    %[[SUM:.*]] = dist.all_to_all %[[ALL]] {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "first"}
+  // CHECK-NEXT:    %[[TWO:.*]] = onnx.Add %arg0, %arg1 {place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK-NEXT:    %[[ALL:.*]] = onnx.Add %[[TWO]], %arg2 {place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK-NEXT:    %[[SUM:.*]] = dist.all_to_all %[[ALL]] {axes = ["tp"], dim = 0 : i64, place.at = #place.at<phase = backward>, split_dim = 1 : i64, why = "first"}
   // CHECK-NEXT:    return %[[SUM]]
   func.func @terms(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> tensor<8x4xf32> {
-    %0 = dist.all_to_all %x {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "first"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
-    %1 = dist.all_to_all %y {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "second"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
-    %2 = onnx.Add %0, %1 {cleave.phase = "backward"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
-    %3 = dist.all_to_all %z {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
-    %4 = onnx.Add %2, %3 {cleave.phase = "backward"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+    %0 = dist.all_to_all %x {axes = ["tp"], place.at = #place.at<phase = backward>, dim = 0 : i64, split_dim = 1 : i64, why = "first"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %1 = dist.all_to_all %y {axes = ["tp"], place.at = #place.at<phase = backward>, dim = 0 : i64, split_dim = 1 : i64, why = "second"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %2 = onnx.Add %0, %1 {place.at = #place.at<phase = backward>} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+    %3 = dist.all_to_all %z {axes = ["tp"], place.at = #place.at<phase = backward>, dim = 0 : i64, split_dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %4 = onnx.Add %2, %3 {place.at = #place.at<phase = backward>} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
     return %4 : tensor<8x4xf32>
   }
   // CHECK-LABEL: func.func @partial_terms

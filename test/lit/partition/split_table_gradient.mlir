@@ -7,14 +7,14 @@
 // CHECK: onnx.ScatterAdd {{.*}}#dist.sharding<"[{tp},{}]">
 // CHECK-NOT: dist.reshard
 // CHECK: return
-module attributes {cleave.mesh = "tp=2", cleave.zero_axes = [], cleave.batch_axes = []} {
+module attributes {dist.mesh = #dist.mesh<"tp=2">, dist.zero_axes = #dist.axes<[]>, dist.batch_axes = #dist.axes<[]>} {
   onnx.param @table : tensor<100x8xf32> "parameter" {trainable = true, fill = 0.0, sharding = #dist.sharding<"[{tp},{}]">}
   onnx.param @"accumulator/table" : tensor<100x8xf32> "accumulator" {trainable = false, fill = 0.0, of = @table}
   func.func @accumulate(%i: tensor<4xi64>, %x: tensor<4x8xf32>) {
-    %g = onnx.ScatterAdd %i, %x {axis = 0 : i64, cleave.phase = "backward", rows = 100 : i64} : (tensor<4xi64>, tensor<4x8xf32>) -> tensor<100x8xf32>
+    %g = onnx.ScatterAdd %i, %x {axis = 0 : i64, place.at = #place.at<phase = backward>, rows = 100 : i64} : (tensor<4xi64>, tensor<4x8xf32>) -> tensor<100x8xf32>
     %a = onnx.read @"accumulator/table" : tensor<100x8xf32>
-    %t = onnx.Add %a, %g {cleave.phase = "backward"} : (tensor<100x8xf32>, tensor<100x8xf32>) -> tensor<100x8xf32>
-    onnx.write @"accumulator/table", %t {cleave.phase = "backward"} : tensor<100x8xf32>
+    %t = onnx.Add %a, %g {place.at = #place.at<phase = backward>} : (tensor<100x8xf32>, tensor<100x8xf32>) -> tensor<100x8xf32>
+    onnx.write @"accumulator/table", %t {place.at = #place.at<phase = backward>} : tensor<100x8xf32>
     return
   }
 }

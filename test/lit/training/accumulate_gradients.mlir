@@ -4,7 +4,7 @@
 // One microbatch: the weight is in the gradient already.
 // ONE-NOT:     onnx.param @accumulator
 // ONE-LABEL: func.func @final
-// ONE-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {cleave.gradient = @w})
+// ONE-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {onnx.gradient_of = @w})
 // ONE:         %[[W:.*]] = onnx.read @w
 // ONE:         %[[LOSS:.*]] = onnx.Div
 // ONE:         return %[[LOSS]], %[[W]]
@@ -23,14 +23,14 @@
 // CHECK:         %[[WEIGHT:.*]] = onnx.Add %[[WEIGHTS]]
 // CHECK:         %[[SOFAR:.*]] = onnx.read @"accumulator/w"
 // CHECK:         %[[TOTAL:.*]] = onnx.Add %[[SOFAR]]
-// CHECK:         %[[ZERO:.*]] = onnx.Constant {cleave.phase = "update"} dense<0.000000e+00> : tensor<4xf32>
+// CHECK:         %[[ZERO:.*]] = onnx.Constant {place.at = #place.at<phase = update>} dense<0.000000e+00> : tensor<4xf32>
 // CHECK:         onnx.write @"accumulator/w", %[[ZERO]]
 // CHECK:         %[[LOSS:.*]] = onnx.Div %[[SUM]], %[[WEIGHT]]
 // CHECK:         %[[WIDE:.*]] = onnx.Broadcast %[[WEIGHT]]
 // CHECK:         %[[GRAD:.*]] = onnx.Div %[[TOTAL]], %[[WIDE]]
 // CHECK:         return %[[LOSS]], %[[GRAD]]
 onnx.param @w : tensor<4xf32> "parameter" {trainable = true}
-func.func @model(%weight: tensor<f32> {onnx.name = "weight"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"}, tensor<4xf32> {cleave.gradient = @w}) {
+func.func @model(%weight: tensor<f32> {onnx.name = "weight"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"}, tensor<4xf32> {onnx.gradient_of = @w}) {
   %w = onnx.read @w : tensor<4xf32>
   %sum = onnx.ReduceSum %w {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %sum, %weight, %w : tensor<f32>, tensor<f32>, tensor<4xf32>

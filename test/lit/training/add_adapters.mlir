@@ -12,7 +12,7 @@
 // CHECK-DAG: onnx.param @q_proj.bias {{.*}}trainable = false
 // CHECK-DAG: onnx.param @embed {{.*}}trainable = false
 // CHECK:     %[[Y:.*]] = onnx.node "MatMul"(%[[X:.*]], %{{.*}}) {{.*}}node_name = "q"
-// CHECK:     %[[D:.*]] = onnx.node "Dropout"(%[[X]], %{{.*}}, %{{.*}}) attributes {cleave.adapter_dropout
+// CHECK:     %[[D:.*]] = onnx.node "Dropout"(%[[X]], %{{.*}}, %{{.*}}) attributes {{.*}}onnx.adapter_dropout
 // CHECK:     %[[A:.*]] = onnx.read @q_proj.lora_A.weight
 // CHECK:     %[[H:.*]] = onnx.node "MatMul"(%[[D]], %[[A]])
 // CHECK:     %[[B:.*]] = onnx.read @q_proj.lora_B.weight

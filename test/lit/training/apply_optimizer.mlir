@@ -5,8 +5,8 @@
 // CHECK-DAG:   onnx.param @"exp_avg/fc.weight" : tensor<4xf32> "optimizer_state" {fill = 0.000000e+00 : f64, of = @fc.weight, trainable = false}
 // CHECK-DAG:   onnx.param @"exp_avg_sq/fc.bias" : tensor<3xf32> "optimizer_state"
 // CHECK-LABEL: func.func @final(
-// CHECK-SAME:    cleave.host = "learning_rate", cleave.role = "host"
-// CHECK-SAME:    cleave.base = {{[0-9.e+-]+}} : f64, cleave.host = "one_minus_power"
+// CHECK-SAME:    onnx.host = "learning_rate"
+// CHECK-SAME:    onnx.base = {{[0-9.e+-]+}} : f64, onnx.host = "one_minus_power"
 // CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"})
 // The weight decays, the bias does not: one update each, and the learning rate times the decay only once.
 // CHECK-COUNT-1: dense<5.000000e-01>
@@ -21,6 +21,6 @@
 onnx.param @fc.weight : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @fc.bias : tensor<3xf32> "parameter" {trainable = true}
 func.func @final(%a: tensor<4xf32> {onnx.name = "a"}, %b: tensor<3xf32> {onnx.name = "b"}, %loss: tensor<f32> {onnx.name = "l"})
-    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {cleave.gradient = @fc.weight}, tensor<3xf32> {cleave.gradient = @fc.bias}) {
+    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {onnx.gradient_of = @fc.weight}, tensor<3xf32> {onnx.gradient_of = @fc.bias}) {
   return %loss, %a, %b : tensor<f32>, tensor<4xf32>, tensor<3xf32>
 }

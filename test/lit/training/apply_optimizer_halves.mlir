@@ -16,6 +16,6 @@
 // CHECK:       onnx.write @w, %[[ROUNDED]]
 onnx.param @w : tensor<4xbf16> "parameter" {trainable = true}
 func.func @final(%g: tensor<4xbf16> {onnx.name = "g"}, %loss: tensor<f32> {onnx.name = "l"})
-    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xbf16> {cleave.gradient = @w}) {
+    -> (tensor<f32> {onnx.name = "loss"}, tensor<4xbf16> {onnx.gradient_of = @w}) {
   return %loss, %g : tensor<f32>, tensor<4xbf16>
 }

@@ -5,11 +5,11 @@
 // Labels become the last argument; the class is picked by comparing with an index, so that classes can be split.
 // The model's own result is no longer one; what only it needed is erased.
 // CHECK-LABEL: func.func @model(
-// CHECK-SAME:    %[[X:.*]]: tensor<8x5xf32> {onnx.name = "x"}, %[[T:.*]]: tensor<8xi64> {cleave.role = "label", onnx.name = "labels"})
+// CHECK-SAME:    %[[X:.*]]: tensor<8x5xf32> {onnx.name = "x"}, %[[T:.*]]: tensor<8xi64> {onnx.label, onnx.name = "labels"})
 // CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"})
 // CHECK-NOT:     onnx.Abs
-// CHECK:         %[[Y:.*]] = onnx.Neg %[[X]] {cleave.phase = "forward"}
-// CHECK:         %[[INDEX:.*]] = onnx.Iota {{.*}}dim = 1 : i64, type = tensor<8x5xi64>
+// CHECK:         %[[Y:.*]] = onnx.Neg %[[X]] {place.at = #place.at<phase = forward>}
+// CHECK:         %[[INDEX:.*]] = onnx.Iota {{.*}}dim = 1 : i64, {{.*}}type = tensor<8x5xi64>
 // CHECK:         %[[WIDE:.*]] = onnx.Broadcast %[[T]]
 // CHECK:         %[[HIT:.*]] = onnx.Equal %[[WIDE]], %[[INDEX]]
 // CHECK:         %[[MAX:.*]] = onnx.ReduceMax %[[Y]]
@@ -29,7 +29,7 @@
 
 // A plain sum has no weight.
 // MSE-LABEL: func.func @model(
-// MSE-SAME:    tensor<8x5xf32> {cleave.role = "label", onnx.name = "labels"}) -> (tensor<f32> {onnx.name = "loss_sum"})
+// MSE-SAME:    tensor<8x5xf32> {onnx.label, onnx.name = "labels"}) -> (tensor<f32> {onnx.name = "loss_sum"})
 
 // BAD: loss mse: the model has no output 'z'; it has y
 func.func @model(%x: tensor<8x5xf32> {onnx.name = "x"}) -> (tensor<8x5xf32> {onnx.name = "y"}) {

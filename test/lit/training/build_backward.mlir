@@ -4,7 +4,7 @@
 // A matrix product's gradient exchanges index roles, without transposes. %h is used twice: its two contributions are
 // summed. The frozen parameter and the input get no gradient. StopGradient is gone.
 // CHECK-LABEL: func.func @model
-// CHECK-SAME:    tensor<4x5xf32> {cleave.gradient = @w})
+// CHECK-SAME:    tensor<4x5xf32> {onnx.gradient_of = @w})
 // CHECK-DAG:     %[[W:.*]] = onnx.read @w
 // CHECK-DAG:     %[[F:.*]] = onnx.read @frozen
 // CHECK:         %[[H:.*]] = onnx.Contract %[[X:.*]], %[[W]]
@@ -12,13 +12,13 @@
 // CHECK-NOT:     onnx.StopGradient
 // CHECK:         onnx.Mul %[[E]], %[[H]]
 // The known weight is in the seed.
-// CHECK:         %[[SEED:.*]] = onnx.Constant {cleave.phase = "backward"} dense<1.000000e-01> : tensor<f32>
+// CHECK:         %[[SEED:.*]] = onnx.Constant {place.at = #place.at<phase = backward>} dense<1.000000e-01> : tensor<f32>
 // CHECK:         %[[DY:.*]] = onnx.Broadcast %[[SEED]]
-// CHECK:         %[[SUM:.*]] = onnx.Sum {{.*}} {cleave.phase = "backward"}
-// CHECK:         %[[DW:.*]] = onnx.Contract %[[X]], %[[SUM]] {cleave.phase = "backward", lhs_indices = array<i64: 0, 1>, result_indices = array<i64: 1, 2>, rhs_indices = array<i64: 0, 2>}
+// CHECK:         %[[SUM:.*]] = onnx.Sum {{.*}} {place.at = #place.at<phase = backward>}
+// CHECK:         %[[DW:.*]] = onnx.Contract %[[X]], %[[SUM]] {lhs_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>, result_indices = array<i64: 1, 2>, rhs_indices = array<i64: 0, 2>}
 // CHECK-NOT:     onnx.Contract
 // CHECK:         return {{.*}}, {{.*}}, %[[DW]]
-// TWO:           onnx.Constant {cleave.phase = "backward"} dense<5.000000e-02> : tensor<f32>
+// TWO:           onnx.Constant {place.at = #place.at<phase = backward>} dense<5.000000e-02> : tensor<f32>
 onnx.param @w : tensor<4x5xf32> "parameter" {trainable = true}
 onnx.param @frozen : tensor<2x5xf32> "parameter" {trainable = false}
 func.func @model(%x: tensor<2x4xf32> {onnx.name = "x"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"}) {

@@ -3,8 +3,8 @@
 // @evaluate reads the running statistic, passes by the dropout, writes nothing and returns the mean and what it was divided by; the markers are gone.
 // CHECK-LABEL: func.func @model
 // CHECK:         onnx.Mul
-// CHECK-NOT:     cleave.dropout
-// CHECK-NOT:     cleave.batch_statistic
+// CHECK-NOT:     onnx.dropout
+// CHECK-NOT:     onnx.batch_statistic
 // CHECK:         onnx.write @mean
 // CHECK-LABEL: func.func @evaluate
 // CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "loss_weight"})
@@ -20,8 +20,8 @@ onnx.param @p : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @mean : tensor<4xf32> "running_statistic" {trainable = false}
 func.func @model(%mask: tensor<4xf32> {onnx.name = "mask"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"}) {
   %p = onnx.read @p : tensor<4xf32>
-  %d = onnx.Mul %p, %mask {cleave.dropout} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %m = onnx.Exp %d {cleave.batch_statistic = @mean} : (tensor<4xf32>) -> tensor<4xf32>
+  %d = onnx.Mul %p, %mask {onnx.dropout} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %m = onnx.Exp %d {onnx.batch_statistic = @mean} : (tensor<4xf32>) -> tensor<4xf32>
   %y = onnx.Sub %d, %m : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   onnx.write @mean, %m : tensor<4xf32>
   %sum = onnx.ReduceSum %y {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>

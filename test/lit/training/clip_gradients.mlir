@@ -4,7 +4,7 @@
 // RUN: not cleave-opt %s --clip-gradients="recipe={loss: {kind: mse}, grad_norms: {none: [c]}}" 2>&1 | FileCheck %s --check-prefix=NONE
 
 // CHECK-LABEL: func.func @final
-// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<4xf32> {cleave.gradient = @a}, tensor<3xf32> {cleave.gradient = @b})
+// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<4xf32> {onnx.gradient_of = @a}, tensor<3xf32> {onnx.gradient_of = @b})
 // CHECK-DAG:     %[[SA:.*]] = onnx.Mul %[[A:.*]], %[[A]]
 // CHECK-DAG:     %[[QA:.*]] = onnx.ReduceSum %[[SA]]
 // CHECK-DAG:     %[[SB:.*]] = onnx.Mul %[[B:.*]], %[[B]]
@@ -23,7 +23,7 @@
 // UNCLIPPED:      return %{{.*}}, %[[NORM]], %{{.*}}, %{{.*}}
 onnx.param @a : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @b : tensor<3xf32> "parameter" {trainable = true}
-func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {cleave.gradient = @a}, tensor<3xf32> {cleave.gradient = @b}) {
+func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<4xf32> {onnx.gradient_of = @a}, tensor<3xf32> {onnx.gradient_of = @b}) {
   %a = onnx.read @a : tensor<4xf32>
   %b = onnx.read @b : tensor<3xf32>
   %loss = onnx.ReduceSum %a {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>

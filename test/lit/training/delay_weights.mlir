@@ -10,18 +10,18 @@
 // Forward and backward pass read the old version, the update changes the new one, which becomes the old one as it was.
 // CHECK-LABEL: func.func @accumulate
 // CHECK-NOT:   onnx.read @w
-// CHECK:       %[[OLD:.*]] = onnx.read @"previous/w" {cleave.phase = "forward"}
+// CHECK:       %[[OLD:.*]] = onnx.read @"previous/w" {place.at = #place.at<phase = forward>}
 // CHECK:       onnx.Contract %arg0, %[[OLD]]
 // CHECK:       onnx.read @frozen
-// CHECK:       onnx.Contract %{{.*}}, %[[OLD]] {cleave.phase = "backward"
+// CHECK:       onnx.Contract %{{.*}}, %[[OLD]] {{.*}}place.at = #place.at<phase = backward
 // CHECK-LABEL: func.func @final
 // CHECK:       %[[OLD:.*]] = onnx.read @"previous/w"
 // CHECK:       onnx.Contract %arg0, %[[OLD]]
 // CHECK:       %[[NOW:.*]] = onnx.read @w
 // CHECK:       onnx.Sub %[[NOW]]
 // CHECK:       onnx.write @w
-// CHECK:       %[[WAS:.*]] = onnx.read @w {cleave.phase = "update"}
-// CHECK:       onnx.write @"previous/w", %[[WAS]] {cleave.phase = "update"}
+// CHECK:       %[[WAS:.*]] = onnx.read @w {place.at = #place.at<phase = update>}
+// CHECK:       onnx.write @"previous/w", %[[WAS]] {place.at = #place.at<phase = update>}
 // Evaluation is of the newest.
 // CHECK-LABEL: func.func @evaluate
 // CHECK-NOT:   previous
@@ -44,24 +44,24 @@
 onnx.param @w : tensor<4x4xf32> "parameter" {fill = 0.5 : f64, trainable = true}
 onnx.param @frozen : tensor<4x4xf32> "parameter" {fill = 0.5 : f64, trainable = false}
 func.func @accumulate(%x: tensor<2x4xf32>) {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<4x4xf32>
-  %h = onnx.Contract %x, %w {cleave.phase = "forward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
-  %f = onnx.read @frozen {cleave.phase = "forward"} : tensor<4x4xf32>
-  %y = onnx.Contract %h, %f {cleave.phase = "forward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
-  %d = onnx.Contract %y, %w {cleave.phase = "backward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<4x4xf32>
+  %h = onnx.Contract %x, %w {place.at = #place.at<phase = forward>, lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %f = onnx.read @frozen {place.at = #place.at<phase = forward>} : tensor<4x4xf32>
+  %y = onnx.Contract %h, %f {place.at = #place.at<phase = forward>, lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %d = onnx.Contract %y, %w {place.at = #place.at<phase = backward>, lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
   return
 }
 func.func @final(%x: tensor<2x4xf32>) {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<4x4xf32>
-  %h = onnx.Contract %x, %w {cleave.phase = "forward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
-  %g = onnx.Contract %x, %h {cleave.phase = "backward", lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<4x4xf32>
-  %now = onnx.read @w {cleave.phase = "update"} : tensor<4x4xf32>
-  %new = onnx.Sub %now, %g {cleave.phase = "update"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  onnx.write @w, %new {cleave.phase = "update"} : tensor<4x4xf32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<4x4xf32>
+  %h = onnx.Contract %x, %w {place.at = #place.at<phase = forward>, lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %g = onnx.Contract %x, %h {place.at = #place.at<phase = backward>, lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<4x4xf32>
+  %now = onnx.read @w {place.at = #place.at<phase = update>} : tensor<4x4xf32>
+  %new = onnx.Sub %now, %g {place.at = #place.at<phase = update>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  onnx.write @w, %new {place.at = #place.at<phase = update>} : tensor<4x4xf32>
   return
 }
 func.func @evaluate(%x: tensor<2x4xf32>) {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<4x4xf32>
-  %h = onnx.Contract %x, %w {cleave.phase = "forward", lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<4x4xf32>
+  %h = onnx.Contract %x, %w {place.at = #place.at<phase = forward>, lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
   return
 }

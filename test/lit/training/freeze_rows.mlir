@@ -13,7 +13,7 @@
 // FAR: 'embed' has 4 rows, and none 4
 onnx.param @embed : tensor<4x2xf32> "parameter" {trainable = true}
 onnx.param @b : tensor<3xf32> "parameter" {trainable = true}
-func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<4x2xf32> {cleave.gradient = @embed}, tensor<3xf32> {cleave.gradient = @b}) {
+func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<4x2xf32> {onnx.gradient_of = @embed}, tensor<3xf32> {onnx.gradient_of = @b}) {
   %a = onnx.read @embed : tensor<4x2xf32>
   %b = onnx.read @b : tensor<3xf32>
   %loss = onnx.ReduceSum %a {axes = array<i64: 0, 1>} : (tensor<4x2xf32>) -> tensor<f32>

@@ -2,13 +2,13 @@
 // RUN: cleave-opt %s -split-input-file --training="recipe={loss: {kind: output}, optimizer: {kind: sgd, lr: 0.1}} microbatches=2 loss-of-batch=1,1" | FileCheck %s --check-prefix=MET
 
 // Two means with counts of their own and a penalty without samples: the batch's counts are added up ahead.
-// CHECK-NOT:   cleave.loss_meets_at
-// CHECK-LABEL: func.func @count(%{{.*}} {onnx.name = "mask"
+// CHECK-NOT:   onnx.loss_meets_at
+// CHECK-LABEL: func.func @count(%{{.*}} {{.*}}onnx.name = "mask"
 // CHECK:         onnx.write @accumulator.loss_count.0
 // CHECK-LABEL: func.func @accumulate
 // CHECK:         %[[COUNT:.*]] = onnx.read @accumulator.loss_count.0
 // CHECK:         onnx.Max %[[COUNT]]
-// MET:         cleave.loss_meets_at = "Add"
+// MET:         onnx.loss_meets_at = "Add"
 // MET-NOT:     @count
 onnx.param @w : tensor<4xf32> "parameter" {trainable = true}
 func.func @model(%x: tensor<2x4xf32> {onnx.name = "x"}, %mask: tensor<2xf32> {onnx.name = "mask"}) -> (tensor<f32> {onnx.name = "loss"}) {

@@ -30,7 +30,7 @@
 // SKIP:        return %{{.*}}, %[[NORM]], %[[ADAPTED]], %[[COUNT]]
 onnx.param @w : tensor<4xf32> "parameter" {trainable = true, fill = 1.0}
 func.func @model() -> (tensor<f32> {onnx.name = "loss_sum"}) {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<4xf32>
-  %l = onnx.ReduceSum %w {axes = array<i64: 0>, cleave.phase = "forward"} : (tensor<4xf32>) -> tensor<f32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<4xf32>
+  %l = onnx.ReduceSum %w {axes = array<i64: 0>, place.at = #place.at<phase = forward>} : (tensor<4xf32>) -> tensor<f32>
   return %l : tensor<f32>
 }

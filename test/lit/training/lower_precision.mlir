@@ -25,7 +25,7 @@
 // CHECK:       %[[DW:.*]] = onnx.Contract %[[X]], %[[ZL]] {{.*}} : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<8x8xf32>
 // CHECK:       %[[OLD:.*]] = onnx.read @"master/w" {{.*}} : tensor<8x8xf32>
 // CHECK:       %[[NEW:.*]] = onnx.Sub %[[OLD]], %[[DW]]
-// CHECK:       %[[LOW:.*]] = onnx.Cast %[[NEW]] {cleave.phase = "update", to = bf16}
+// CHECK:       %[[LOW:.*]] = onnx.Cast %[[NEW]] {place.at = #place.at<phase = update>, to = bf16}
 // CHECK:       onnx.write @w, %[[LOW]]
 // CHECK:       onnx.write @"master/w", %[[NEW]]
 
@@ -40,19 +40,19 @@
 onnx.param @w : tensor<8x8xf32> "parameter" {trainable = true, fill = 1.0}
 onnx.param @b : tensor<8xf32> "parameter" {trainable = true, fill = 1.0}
 func.func @final(%x: tensor<4x8xf32> {onnx.name = "x"}) -> tensor<f32> {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<8x8xf32>
-  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %b = onnx.read @b {cleave.phase = "forward"} : tensor<8xf32>
-  %wide = onnx.Broadcast %b {shape = array<i64: 4, 8>, dims = array<i64: 1>, cleave.phase = "forward"} : (tensor<8xf32>) -> tensor<4x8xf32>
-  %s = onnx.Add %y, %wide {cleave.phase = "forward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  %t = onnx.Tanh %s {cleave.phase = "forward"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %r = onnx.Transpose %t {perm = array<i64: 1, 0>, cleave.phase = "forward"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
-  %z = onnx.Contract %r, %w {lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %l = onnx.ReduceSum %z {axes = array<i64: 0, 1>, cleave.phase = "forward"} : (tensor<4x8xf32>) -> tensor<f32>
-  %dw = onnx.Contract %x, %z {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
-  %old = onnx.read @w {cleave.phase = "update"} : tensor<8x8xf32>
-  %new = onnx.Sub %old, %dw {cleave.phase = "update"} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  onnx.write @w, %new {cleave.phase = "update"} : tensor<8x8xf32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<8x8xf32>
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %b = onnx.read @b {place.at = #place.at<phase = forward>} : tensor<8xf32>
+  %wide = onnx.Broadcast %b {shape = array<i64: 4, 8>, dims = array<i64: 1>, place.at = #place.at<phase = forward>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %s = onnx.Add %y, %wide {place.at = #place.at<phase = forward>} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %t = onnx.Tanh %s {place.at = #place.at<phase = forward>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = onnx.Transpose %t {perm = array<i64: 1, 0>, place.at = #place.at<phase = forward>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %z = onnx.Contract %r, %w {lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %l = onnx.ReduceSum %z {axes = array<i64: 0, 1>, place.at = #place.at<phase = forward>} : (tensor<4x8xf32>) -> tensor<f32>
+  %dw = onnx.Contract %x, %z {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+  %old = onnx.read @w {place.at = #place.at<phase = update>} : tensor<8x8xf32>
+  %new = onnx.Sub %old, %dw {place.at = #place.at<phase = update>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  onnx.write @w, %new {place.at = #place.at<phase = update>} : tensor<8x8xf32>
   return %l : tensor<f32>
 }
 func.func @evaluate(%i: tensor<4xi64> {onnx.name = "i"}) -> tensor<4x8xf32> {
@@ -64,15 +64,15 @@ func.func @evaluate(%i: tensor<4xi64> {onnx.name = "i"}) -> tensor<4x8xf32> {
 // Each pass turns %t in its own way before a product: both casts move up to %t, and become one, of the forward pass.
 // CHECK-LABEL: func.func @accumulate
 // CHECK:       %[[T:.*]] = onnx.Tanh
-// CHECK-NEXT:  %[[TL:.*]] = onnx.Cast %[[T]] {cleave.phase = "forward", to = bf16}
+// CHECK-NEXT:  %[[TL:.*]] = onnx.Cast %[[T]] {place.at = #place.at<phase = forward>, to = bf16}
 // CHECK-NOT:   onnx.Cast %[[T]]
-// CHECK:       onnx.Reshape %[[TL]] {cleave.origin = 2 : i64, cleave.phase = "forward"
-// CHECK:       onnx.Transpose %[[TL]] {cleave.origin = 3 : i64, cleave.phase = "backward"
+// CHECK:       onnx.Reshape %[[TL]] {{.*}}place.at = #place.at<phase = forward, origin = 2
+// CHECK:       onnx.Transpose %[[TL]] {{.*}}place.at = #place.at<phase = backward, origin = 3
 func.func @accumulate(%x: tensor<4x8xf32>, %v: tensor<8x8xf32>) -> tensor<8x8xf32> {
-  %t = onnx.Tanh %x {cleave.phase = "forward", cleave.origin = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %r = onnx.Reshape %t {shape = array<i64: 4, 8>, cleave.phase = "forward", cleave.origin = 2 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %z = onnx.Contract %r, %v {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward", cleave.origin = 3 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %g = onnx.Transpose %t {perm = array<i64: 1, 0>, cleave.phase = "backward", cleave.origin = 3 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
-  %dv = onnx.Contract %g, %z {lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward", cleave.origin = 3 : i64} : (tensor<8x4xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+  %t = onnx.Tanh %x {place.at = #place.at<phase = forward, origin = 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = onnx.Reshape %t {shape = array<i64: 4, 8>, place.at = #place.at<phase = forward, origin = 2>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = onnx.Contract %r, %v {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward, origin = 3>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %g = onnx.Transpose %t {perm = array<i64: 1, 0>, place.at = #place.at<phase = backward, origin = 3>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %dv = onnx.Contract %g, %z {lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward, origin = 3>} : (tensor<8x4xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
   return %dv : tensor<8x8xf32>
 }

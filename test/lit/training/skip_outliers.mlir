@@ -19,8 +19,8 @@
 
 // Each by its own norm: b by 2, and the others, here a, by 3.
 // GROUPS-LABEL: func.func @final
-// GROUPS-DAG:   %[[SA:.*]] = onnx.ReduceSum %{{.*}}"update"} : (tensor<4xf32>)
-// GROUPS-DAG:   %[[SB:.*]] = onnx.ReduceSum %{{.*}}"update"} : (tensor<3xf32>)
+// GROUPS-DAG:   %[[SA:.*]] = onnx.ReduceSum %{{.*}}phase = update>} : (tensor<4xf32>)
+// GROUPS-DAG:   %[[SB:.*]] = onnx.ReduceSum %{{.*}}phase = update>} : (tensor<3xf32>)
 // GROUPS:       onnx.Sum %[[SA]], %[[SB]]
 // GROUPS:       onnx.Sqrt %[[SB]]
 // GROUPS:       dense<2.000000e+00>
@@ -29,11 +29,11 @@
 onnx.param @w : tensor<f32> "parameter" {trainable = true}
 onnx.param @a : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @b : tensor<3xf32> "parameter" {trainable = true}
-func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<4xf32> {cleave.gradient = @a}, tensor<3xf32> {cleave.gradient = @b}) {
+func.func @final() -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"}, tensor<4xf32> {onnx.gradient_of = @a}, tensor<3xf32> {onnx.gradient_of = @b}) {
   %a = onnx.read @a : tensor<4xf32>
   %b = onnx.read @b : tensor<3xf32>
   %l = onnx.ReduceSum %a {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
-  %new = onnx.Neg %l {cleave.phase = "update"} : (tensor<f32>) -> tensor<f32>
-  onnx.write @w, %new {cleave.phase = "update"} : tensor<f32>
+  %new = onnx.Neg %l {place.at = #place.at<phase = update>} : (tensor<f32>) -> tensor<f32>
+  onnx.write @w, %new {place.at = #place.at<phase = update>} : tensor<f32>
   return %l, %l, %a, %b : tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<3xf32>
 }

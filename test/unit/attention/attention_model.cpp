@@ -111,7 +111,7 @@ std::string dropped(Writer &w, const std::string &p) {
   std::string kept = w.binary("Less", draw, w.constant("0.75", scores), scores, "tensor<2x4x8x8xi1>");
   std::string factor = w.add("Where", kept + ", " + w.constant("1.333333", scores) + ", " + w.constant("0.0", scores),
                              "", "tensor<2x4x8x8xi1>, " + scores + ", " + scores, scores);
-  return w.add("Mul", p + ", " + factor, "{cleave.dropout}", scores + ", " + scores, scores);
+  return w.add("Mul", p + ", " + factor, "{onnx.dropout}", scores + ", " + scores, scores);
 }
 
 } // namespace
@@ -148,7 +148,7 @@ std::string attentionModel(const Form &form) {
 onnx.param @wk : tensor<6x{0}xf32> "parameter" {{trainable = true}}
 onnx.param @wv : tensor<6x{0}xf32> "parameter" {{trainable = true}}
 onnx.param @wo : tensor<4x4x5xf32> "parameter" {{trainable = true}}
-{1}func.func @model(%x: tensor<2x8x6xf32> {{onnx.name = "x"}}, %seen: tensor<2x8xi64> {{onnx.name = "seen"}}, %key: tensor<2xi64> {{onnx.name = "cleave.step", cleave.role = "host", cleave.host = "step"}}) -> (tensor<2x8x5xf32> {{onnx.name = "logits"}}) {{
+{1}func.func @model(%x: tensor<2x8x6xf32> {{onnx.name = "x"}}, %seen: tensor<2x8xi64> {{onnx.name = "seen"}}, %key: tensor<2xi64> {{onnx.name = "cleave.step", onnx.host = "step"}}) -> (tensor<2x8x5xf32> {{onnx.name = "logits"}}) {{
   %wq = onnx.read @wq : tensor<6x4x4xf32>
   %wk = onnx.read @wk : tensor<6x{0}xf32>
   %wv = onnx.read @wv : tensor<6x{0}xf32>

@@ -69,11 +69,12 @@ protected:
 
   // The whole forward pass is one segment; what the ring is made of is known by its operands.
   void computeAgain(ModuleOp module) {
-    Builder builder(&context);
     for (const partition::NamedOperation &named :
          partition::forwardOperations(module.lookupSymbol<func::FuncOp>("final"))) {
-      named.op->setAttr(partition::segmentAttr, builder.getI64IntegerAttr(0));
-      named.op->setAttr(partition::againAttr, builder.getUnitAttr());
+      place::Place place = place::of(named.op);
+      place.segment = 0;
+      place.recompute = true;
+      place.set(named.op);
     }
     PassManager passes(&context);
     passes.addPass(partition::createRecompute());
@@ -85,12 +86,11 @@ protected:
     OwningOpRef<ModuleOp> module = whole.clone();
     for (auto function : module->getOps<func::FuncOp>())
       for (BlockArgument argument : function.getArguments()) {
-        auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
-        if (role && role.getValue() == "host") continue;
+        if (onnx::hostAttr.of(function, argument.getArgNumber())) continue;
         auto rank = cast<RankedTensorType>(argument.getType()).getRank();
         dist::Sharding layout = dist::Sharding::replicated(rank);
         layout.dims[0] = {"dp"}, layout.dims[1] = {"cp"};
-        function.setArgAttr(argument.getArgNumber(), partition::layoutAttr, dist::ShardingAttr::get(&context, layout));
+        dist::layoutAttr.setArg(function, argument.getArgNumber(), dist::ShardingAttr::get(&context, layout));
       }
     planner::Decision decision;
     decision.mesh = mesh;
@@ -103,12 +103,10 @@ protected:
 
   HostTensor argument(func::FuncOp function, unsigned index, std::mt19937 &random) {
     runtime::TensorType type = partition::typeOf(function.getArgument(index).getType());
-    auto given = function.getArgAttrOfType<StringAttr>(index, "cleave.role");
-    StringRef role = given ? given.getValue() : StringRef("input");
     int64_t count = runtime::elementCount(type.shape);
     if (type.dtype == plan::I64) {
       std::vector<int64_t> values(count);
-      bool label = role == "label", host = role == "host";
+      const bool label = onnx::labelAttr.of(function, index), host = onnx::hostAttr.of(function, index).has_value();
       for (int64_t &value : values) value = host ? 7 : std::uniform_int_distribution<int64_t>(0, label ? 4 : 1)(random);
       if (label) values[0] = -100;
       // Every sample sees its first key, or none at all in the second sample where the model as exported allows it: its
@@ -120,7 +118,8 @@ protected:
       return HostTensor::ofIntegers(type.dtype, type.shape, values);
     }
     std::vector<double> values(count);
-    for (double &value : values) value = role == "host" ? 0.1 : std::uniform_real_distribution<double>(-1, 1)(random);
+    const bool host = onnx::hostAttr.of(function, index).has_value();
+    for (double &value : values) value = host ? 0.1 : std::uniform_real_distribution<double>(-1, 1)(random);
     return HostTensor::ofReals(type.dtype, type.shape, values);
   }
 

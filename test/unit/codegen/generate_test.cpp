@@ -19,42 +19,42 @@ namespace {
 // relu(x w1) w2, loss = sum of squares, plain gradient descent. The batch of 8 lies over dp; w1's state is split
 // (ZeRO-1: reduce-scatter, own part, all-gather), w2's gradient is all-reduced.
 constexpr const char *step = R"(
-module attributes {cleave.routines = [{program = 0 : i64, name = "step", fragments = [@final],
+module attributes {place.routines = [{program = 0 : i64, name = "step", fragments = [@final],
                                        microbatches = array<i64: 0>, slots = array<i64: 0>}]} {
 onnx.param @w1 : tensor<8x16xf32> "parameter" {trainable = true, fill = 0.0}
 onnx.param @w2 : tensor<16x4xf32> "parameter" {trainable = true, fill = 0.0}
 onnx.param @m1 : tensor<8x16xf32> "optimizer_state" {trainable = false, fill = 0.0, sharding = #dist.sharding<"[{dp},{}]">}
-func.func @final(%x: tensor<4x8xf32> {onnx.name = "x", cleave.layout = #dist.sharding<"[{dp},{}]">},
-                 %lr: tensor<f32> {cleave.role = "host", cleave.host = "learning_rate"}) -> (tensor<f32> {onnx.name = "loss"}) {
+func.func @final(%x: tensor<4x8xf32> {onnx.name = "x", dist.layout = #dist.sharding<"[{dp},{}]">},
+                 %lr: tensor<f32> {onnx.host = "learning_rate"}) -> (tensor<f32> {onnx.name = "loss"}) {
   %w1 = onnx.read @w1 : tensor<8x16xf32>
   %w2 = onnx.read @w2 : tensor<16x4xf32>
   %m1 = onnx.read @m1 : tensor<4x16xf32>
-  %h = onnx.Contract %x, %w1 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
-  %r = onnx.Relu %h {cleave.phase = "forward"} : (tensor<4x16xf32>) -> tensor<4x16xf32>
-  %y = onnx.Contract %r, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<4x16xf32>, tensor<16x4xf32>) -> tensor<4x4xf32>
-  %yy = onnx.Mul %y, %y {cleave.phase = "forward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %l = onnx.ReduceSum %yy {axes = array<i64: 0, 1>, cleave.phase = "forward"} : (tensor<4x4xf32>) -> tensor<f32>
-  %loss = dist.all_reduce %l {axes = ["dp"], reduce = "sum", cleave.phase = "forward"} : (tensor<f32>) -> tensor<f32>
-  %dy = onnx.Add %y, %y {cleave.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %dw2 = onnx.Contract %r, %dy {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward"} : (tensor<4x16xf32>, tensor<4x4xf32>) -> tensor<16x4xf32>
-  %g2 = dist.all_reduce %dw2 {axes = ["dp"], reduce = "sum", cleave.phase = "backward"} : (tensor<16x4xf32>) -> tensor<16x4xf32>
-  %dr = onnx.Contract %dy, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<4x4xf32>, tensor<16x4xf32>) -> tensor<4x16xf32>
+  %h = onnx.Contract %x, %w1 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %r = onnx.Relu %h {place.at = #place.at<phase = forward>} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %y = onnx.Contract %r, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<4x16xf32>, tensor<16x4xf32>) -> tensor<4x4xf32>
+  %yy = onnx.Mul %y, %y {place.at = #place.at<phase = forward>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %l = onnx.ReduceSum %yy {axes = array<i64: 0, 1>, place.at = #place.at<phase = forward>} : (tensor<4x4xf32>) -> tensor<f32>
+  %loss = dist.all_reduce %l {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = forward>} : (tensor<f32>) -> tensor<f32>
+  %dy = onnx.Add %y, %y {place.at = #place.at<phase = backward>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %dw2 = onnx.Contract %r, %dy {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward>} : (tensor<4x16xf32>, tensor<4x4xf32>) -> tensor<16x4xf32>
+  %g2 = dist.all_reduce %dw2 {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<16x4xf32>) -> tensor<16x4xf32>
+  %dr = onnx.Contract %dy, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<4x4xf32>, tensor<16x4xf32>) -> tensor<4x16xf32>
   %zero = onnx.Constant dense<0.0> : tensor<4x16xf32>
-  %on = onnx.Greater %h, %zero {cleave.phase = "backward"} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xi1>
-  %dh = onnx.Where %on, %dr, %zero {cleave.phase = "backward"} : (tensor<4x16xi1>, tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
-  %dw1 = onnx.Contract %x, %dh {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
-  %g1 = dist.reduce_scatter %dw1 {axes = ["dp"], reduce = "sum", dim = 0 : i64, cleave.phase = "backward"} : (tensor<8x16xf32>) -> tensor<4x16xf32>
+  %on = onnx.Greater %h, %zero {place.at = #place.at<phase = backward>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xi1>
+  %dh = onnx.Where %on, %dr, %zero {place.at = #place.at<phase = backward>} : (tensor<4x16xi1>, tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %dw1 = onnx.Contract %x, %dh {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %g1 = dist.reduce_scatter %dw1 {axes = ["dp"], reduce = "sum", dim = 0 : i64, place.at = #place.at<phase = backward>} : (tensor<8x16xf32>) -> tensor<4x16xf32>
   %half = onnx.Constant dense<0.5> : tensor<4x16xf32>
-  %m1h = onnx.Mul %m1, %half {cleave.phase = "update"} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
-  %m1n = onnx.Add %m1h, %g1 {cleave.phase = "update"} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
-  %lr1 = onnx.Broadcast %lr {shape = array<i64: 4, 16>, dims = array<i64>, cleave.phase = "update"} : (tensor<f32>) -> tensor<4x16xf32>
-  %d1 = onnx.Mul %lr1, %m1n {cleave.phase = "update"} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
-  %own = dist.own_part %w1 {axes = ["dp"], dim = 0 : i64, cleave.phase = "update"} : (tensor<8x16xf32>) -> tensor<4x16xf32>
-  %n1 = onnx.Sub %own, %d1 {cleave.phase = "update"} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
-  %w1n = dist.all_gather %n1 {axes = ["dp"], dim = 0 : i64, cleave.phase = "update"} : (tensor<4x16xf32>) -> tensor<8x16xf32>
-  %lr2 = onnx.Broadcast %lr {shape = array<i64: 16, 4>, dims = array<i64>, cleave.phase = "update"} : (tensor<f32>) -> tensor<16x4xf32>
-  %d2 = onnx.Mul %lr2, %g2 {cleave.phase = "update"} : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
-  %w2n = onnx.Sub %w2, %d2 {cleave.phase = "update"} : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+  %m1h = onnx.Mul %m1, %half {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %m1n = onnx.Add %m1h, %g1 {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %lr1 = onnx.Broadcast %lr {shape = array<i64: 4, 16>, dims = array<i64>, place.at = #place.at<phase = update>} : (tensor<f32>) -> tensor<4x16xf32>
+  %d1 = onnx.Mul %lr1, %m1n {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %own = dist.own_part %w1 {axes = ["dp"], dim = 0 : i64, place.at = #place.at<phase = update>} : (tensor<8x16xf32>) -> tensor<4x16xf32>
+  %n1 = onnx.Sub %own, %d1 {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
+  %w1n = dist.all_gather %n1 {axes = ["dp"], dim = 0 : i64, place.at = #place.at<phase = update>} : (tensor<4x16xf32>) -> tensor<8x16xf32>
+  %lr2 = onnx.Broadcast %lr {shape = array<i64: 16, 4>, dims = array<i64>, place.at = #place.at<phase = update>} : (tensor<f32>) -> tensor<16x4xf32>
+  %d2 = onnx.Mul %lr2, %g2 {place.at = #place.at<phase = update>} : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+  %w2n = onnx.Sub %w2, %d2 {place.at = #place.at<phase = update>} : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
   onnx.write @m1, %m1n : tensor<4x16xf32>
   onnx.write @w1, %w1n : tensor<8x16xf32>
   onnx.write @w2, %w2n : tensor<16x4xf32>

@@ -17,7 +17,7 @@ onnx::ParamOp param(const Imported &seen, const std::string &name) {
 }
 std::string why(const Imported &seen, const std::string &name) {
   onnx::ParamOp op = param(seen, name);
-  return op ? mlir::cast<mlir::StringAttr>(op->getAttr("onnx.why")).str() : "";
+  return op ? onnx::whyAttr.of(op)->str() : "";
 }
 
 TEST(Import, OffsetsPointIntoTheFile) {

@@ -15,7 +15,7 @@ using testing::Not;
 std::vector<std::string> doubtsOf(const Imported &seen) {
   std::vector<std::string> doubts;
   EXPECT_TRUE(seen.module) << seen.error;
-  for (auto doubt : seen.op()->getAttrOfType<mlir::ArrayAttr>(doubtsName).getAsRange<mlir::DictionaryAttr>())
+  for (auto doubt : onnx::doubtsAttr.of(seen.op()).getAsRange<mlir::DictionaryAttr>())
     doubts.push_back(doubt.getAs<mlir::StringAttr>("text").str());
   return doubts;
 }

@@ -18,9 +18,9 @@ public:
 
   OwningOpRef<ModuleOp> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-    (*module)->setAttr(meshAttr, builder.getStringAttr(options.mesh.str()));
-    (*module)->setAttr(zeroAxesAttr, axesAttribute(builder.getContext(), someAxes()));
-    (*module)->setAttr(batchAxesAttr, axesAttribute(builder.getContext(), someAxes()));
+    dist::meshAttr.set(*module, MeshAttr::get(builder.getContext(), options.mesh));
+    dist::zeroAxesAttr.set(*module, AxesAttr::get(builder.getContext(), someAxes()));
+    dist::batchAxesAttr.set(*module, AxesAttr::get(builder.getContext(), someAxes()));
     moduleBody = module->getBody();
     for (int i = 0; i < 4; ++i) addParameter(randomShape());
     builder.setInsertionPointToEnd(moduleBody);
@@ -36,10 +36,10 @@ public:
       if (isReal(argument)) values.push_back(argument);
       unsigned number = argument.getArgNumber();
       if (number == 5)
-        function.setArgAttr(number, "cleave.role", builder.getStringAttr("host"));
+        onnx::hostAttr.setArg(function, number, "step");
       else if (chance(0.4))
-        function.setArgAttr(number, layoutAttr,
-                            ShardingAttr::get(builder.getContext(), randomLayout(shapeOf(argument))));
+        dist::layoutAttr.setArg(function, number,
+                                ShardingAttr::get(builder.getContext(), randomLayout(shapeOf(argument))));
     }
     indices = {body->getArgument(3), body->getArgument(4)};
     key = body->getArgument(5);
@@ -47,10 +47,12 @@ public:
     for (auto param : moduleBody->getOps<onnx::ParamOp>()) values.push_back(read(param));
 
     for (int i = 0; i < options.operations; ++i) {
-      phase = i < options.operations / 2 ? "forward" : i < options.operations * 3 / 4 ? "backward" : "update";
+      phase = i < options.operations / 2       ? Phase::Forward
+              : i < options.operations * 3 / 4 ? Phase::Backward
+                                               : Phase::Update;
       addOperation();
     }
-    phase = "update";
+    phase = Phase::Update;
     finish();
     return module;
   }
@@ -110,14 +112,13 @@ private:
     return op->getResult(0);
   }
   void decorate(Operation *op) {
-    op->setAttr(phaseAttr, builder.getStringAttr(phase));
-    if (phase != "forward" || !options.decided || chance(0.3)) return;
+    place::setPhase(op, phase);
+    if (phase != Phase::Forward || !options.decided || chance(0.3)) return;
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     FactorSharding split(rule.factors.size());
     for (const std::string &axis : shuffledAxes())
       if (!split.empty() && chance(0.8)) split[below(static_cast<int64_t>(split.size()))].push_back(axis);
-    op->setAttr(factorsAttr, factorsAttribute(builder.getContext(), split));
-    if (chance(0.5)) op->setAttr(partialAttr, axesAttribute(builder.getContext(), someAxes()));
+    dist::factorsAttr.set(op, FactorsAttr::get(builder.getContext(), split, chance(0.5) ? someAxes() : Axes()));
   }
   onnx::ParamOp addParameter(Shape shape) {
     OpBuilder::InsertionGuard guard(builder);
@@ -132,7 +133,7 @@ private:
     Sharding home = randomLayout(shape);
     state.addAttribute("sharding", ShardingAttr::get(builder.getContext(), home));
     auto param = cast<onnx::ParamOp>(builder.create(state));
-    if (chance(0.5)) param->setAttr(updateLayoutAttr, ShardingAttr::get(builder.getContext(), randomLayout(shape)));
+    if (chance(0.5)) dist::updateShardingAttr.set(param, ShardingAttr::get(builder.getContext(), randomLayout(shape)));
     return param;
   }
   Value read(onnx::ParamOp param) {
@@ -167,8 +168,7 @@ private:
     Value result = make<onnx::ReduceSumOp>(sum, SmallVector<int64_t>{0});
     FactorSharding split(wide.size());
     split[0] = {axis.name};
-    result.getDefiningOp()->setAttr(factorsAttr, factorsAttribute(builder.getContext(), split));
-    result.getDefiningOp()->removeAttr(partialAttr);
+    dist::factorsAttr.set(result.getDefiningOp(), FactorsAttr::get(builder.getContext(), split));
     return result;
   }
 
@@ -435,7 +435,7 @@ private:
       Value old = read(param);
       if (chance(0.7)) value = make<onnx::SubOp>(old, make<onnx::MulOp>(value, constant(shapeOf(value), true)));
       auto write = onnx::WriteOp::create(builder, loc, param.getSymName(), value);
-      write->setAttr(phaseAttr, builder.getStringAttr(phase));
+      place::setPhase(write, phase);
     }
     // Every value that nothing reads is returned: what is computed is also compared.
     SmallVector<Value> results = {values.back(), pick(), pick()};
@@ -457,7 +457,7 @@ private:
   std::vector<Value> values;
   SmallVector<Value> indices;
   Value key;
-  std::string phase = "forward";
+  Phase phase = Phase::Forward;
   int parameters = 0;
 };
 

@@ -173,7 +173,7 @@ std::vector<HostTensor> SimulatedDevices::run(StringRef name, const std::vector<
   DenseMap<Value, Devices> values;
   for (BlockArgument argument : function.getArguments()) {
     Devices &devices = values[argument];
-    auto layout = function.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), "cleave.layout");
+    auto layout = dist::layoutAttr.of(function, argument.getArgNumber());
     for (int64_t device = 0; device < mesh.numDevices(); ++device) {
       const HostTensor &whole = arguments[argument.getArgNumber()];
       devices.push_back(layout && !mesh.axes.empty() ? block(mesh, layout.getSharding(), whole, device) : whole);

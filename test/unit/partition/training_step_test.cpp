@@ -35,16 +35,15 @@ protected:
   HostTensor argument(func::FuncOp function, unsigned index) {
     runtime::TensorType type = typeOf(function.getArgument(index).getType());
     int64_t count = runtime::elementCount(type.shape);
-    auto given = function.getArgAttrOfType<StringAttr>(index, "cleave.role");
-    StringRef role = given ? given.getValue() : StringRef("input");
     if (type.dtype == plan::I64) {
       std::vector<int64_t> values(count);
       for (int64_t &value : values) value = std::uniform_int_distribution<int64_t>(0, 7)(random);
-      if (role == "label") values[0] = -100; // ignored: the weight of the loss depends on the labels
+      if (onnx::labelAttr.of(function, index))
+        values[0] = -100; // ignored: the weight of the loss depends on the labels
       return HostTensor::ofIntegers(type.dtype, type.shape, values);
     }
     std::vector<double> values(count);
-    bool host = role == "host";
+    const bool host = onnx::hostAttr.of(function, index).has_value();
     for (double &value : values) value = host ? 0.1 : std::uniform_real_distribution<double>(-1, 1)(random);
     return HostTensor::ofReals(type.dtype, type.shape, values);
   }

@@ -291,8 +291,8 @@ onnx.param @mean : tensor<2xf32> "running_statistic" {trainable = false, fill = 
 func.func @model() -> (tensor<2xf32> {onnx.name = "y"}) {
   %p = onnx.read @p : tensor<2xf32>
   %two = onnx.Constant dense<2.0> : tensor<2xf32>
-  %dropped = onnx.Mul %p, %two {cleave.dropout} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %batch = onnx.Mul %dropped, %two {cleave.batch_statistic = @mean} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %dropped = onnx.Mul %p, %two {onnx.dropout} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %batch = onnx.Mul %dropped, %two {onnx.batch_statistic = @mean} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   onnx.write @mean, %batch : tensor<2xf32>
   %y = onnx.Add %dropped, %batch : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
