@@ -126,8 +126,10 @@ private:
         APInt at;
         matchPattern(extract.getIndices()[0], m_ConstantInt(&at));
         int64_t buffer = cast<BlockArgument>(extract.getTensor()).getArgNumber();
-        captured.map(extract.getResult(), loops.load(loops.entry(), loops.buffer(buffer), extract.getType(),
-                                                     loops.number(at.getSExtValue()), /*inParallelLoop=*/false));
+        Value index = arith::ConstantOp::create(loops.entry(), op.getLoc(),
+                                                loops.entry().getI64IntegerAttr(at.getSExtValue()));
+        captured.map(extract.getResult(), loops.load(loops.entry(), loops.buffer(buffer), extract.getType(), index,
+                                                     /*inParallelLoop=*/false));
       }
     }
   }
