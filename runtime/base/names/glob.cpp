@@ -1,4 +1,4 @@
-#include "compiler/names/glob.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>

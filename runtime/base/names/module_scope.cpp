@@ -1,4 +1,4 @@
-#include "compiler/names/module_scope.h"
+#include "runtime/base/names/module_scope.h"
 #include <algorithm>
 
 namespace cleave::names {

@@ -7,7 +7,7 @@
 //
 // The folder is that of the files themselves, since those of a hub's cache are links to elsewhere.
 #pragma once
-#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/safetensors.h"
 
 namespace cleave::runtime {
 

@@ -1,4 +1,4 @@
-#include "compiler/names/folded_names.h"
+#include "runtime/base/names/folded_names.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdint>

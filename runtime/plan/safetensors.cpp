@@ -1,4 +1,4 @@
-#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/safetensors.h"
 #include "runtime/base/packed.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>

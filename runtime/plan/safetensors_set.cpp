@@ -1,4 +1,4 @@
-#include "runtime/train/state/safetensors_set.h"
+#include "runtime/plan/safetensors_set.h"
 #include "runtime/base/folder.h"
 #include <algorithm>
 #include <filesystem>
