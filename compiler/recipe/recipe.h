@@ -8,7 +8,7 @@
 //     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
 #pragma once
 #include "runtime/base/status.h"
-#include "runtime/train/data/augment.h"
+#include "runtime/plan/augment.h"
 #include <cstdint>
 #include <map>
 #include <optional>

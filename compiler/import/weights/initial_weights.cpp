@@ -1,10 +1,10 @@
 #include "compiler/import/weights/initial_weights.h"
 #include "compiler/import/types.h"
-#include "compiler/names/first_few.h"
 #include "compiler/recipe/glob.h"
+#include "runtime/base/names/first_few.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/train/state/safetensors_set.h"
+#include "runtime/plan/safetensors_set.h"
 #include <algorithm>
 #include <cstring>
 
