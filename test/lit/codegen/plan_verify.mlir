@@ -158,7 +158,7 @@ module attributes {plan.arena_bytes = array<i64: 512>} {
 // -----
 
 module attributes {plan.arena_bytes = array<i64: 1024>} {
-  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.offset = array<i64: 0>}
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.program_offsets = array<i64: 0>}
   func.func @final(%x: tensor<64xf32> {plan.offset = 256 : i64}) -> tensor<64xf32> {
     // expected-error @+1 {{says it is in place, but its value lies elsewhere}}
     plan.store %x, @w {in_place} : tensor<64xf32>

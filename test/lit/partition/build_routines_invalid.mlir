@@ -3,6 +3,6 @@
 
 // KIND: unknown schedule '1f2b'; there are gpipe, 1f1b
 // MISSING: has no function @forward.0, which its routine runs
-module attributes {cleave.mesh = "pp=2"} {
+module attributes {dist.mesh = #dist.mesh<"pp=2">} {
   func.func @update.0(%x: tensor<4xf32>) { return }
 }

@@ -1,16 +1,11 @@
 // RUN: cleave-opt %s --propagate-shardings --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{has no attribute 'cleave.mesh': run apply-decision first}}
+// expected-error @+1 {{has no attribute 'dist.mesh': run apply-decision first}}
 module {
   func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
 }
 // -----
-// expected-error @+1 {{cleave.mesh}}
-module attributes {cleave.mesh = "dp=none", cleave.zero_axes = [], cleave.batch_axes = []} {
-  func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
-}
-// -----
-module attributes {cleave.mesh = "dp=2", cleave.zero_axes = [], cleave.batch_axes = []} {
+module attributes {dist.mesh = #dist.mesh<"dp=2">, dist.zero_axes = #dist.axes<[]>, dist.batch_axes = #dist.axes<[]>} {
   func.func @final() -> tensor<4xf32> {
     // expected-error @+1 {{reads a persistent tensor that does not exist: @w}}
     %w = onnx.read @w : tensor<4xf32>
@@ -18,7 +13,7 @@ module attributes {cleave.mesh = "dp=2", cleave.zero_axes = [], cleave.batch_axe
   }
 }
 // -----
-module attributes {cleave.mesh = "dp=2", cleave.zero_axes = [], cleave.batch_axes = []} {
+module attributes {dist.mesh = #dist.mesh<"dp=2">, dist.zero_axes = #dist.axes<[]>, dist.batch_axes = #dist.axes<[]>} {
   func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> {
     // expected-error @+1 {{writes a persistent tensor that does not exist: @w}}
     onnx.write @w, %x : tensor<4xf32>

@@ -22,8 +22,8 @@ onnx.param @w : tensor<4xf32> "parameter" {trainable = true}
 // CHECK:         onnx.write @"ema/w", %[[KEPT]]
 func.func @final(%g: tensor<4xf32>, %loss: tensor<f32>) -> (tensor<f32> {onnx.name = "loss"}) {
   %w = onnx.read @w : tensor<4xf32>
-  %n = onnx.Sub %w, %g {cleave.phase = "update"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  onnx.write @w, %n {cleave.phase = "update"} : tensor<4xf32>
+  %n = onnx.Sub %w, %g {place.at = #place.at<phase = update>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  onnx.write @w, %n {place.at = #place.at<phase = update>} : tensor<4xf32>
   return %loss : tensor<f32>
 }
 
@@ -31,7 +31,7 @@ func.func @final(%g: tensor<4xf32>, %loss: tensor<f32>) -> (tensor<f32> {onnx.na
 // CHECK-NOT:     onnx.read @w
 // CHECK:         onnx.read @"ema/w"
 func.func @evaluate() -> (tensor<f32> {onnx.name = "loss"}) {
-  %w = onnx.read @w {cleave.phase = "forward"} : tensor<4xf32>
-  %s = onnx.ReduceSum %w {cleave.phase = "forward", axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  %w = onnx.read @w {place.at = #place.at<phase = forward>} : tensor<4xf32>
+  %s = onnx.ReduceSum %w {place.at = #place.at<phase = forward>, axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %s : tensor<f32>
 }
