@@ -22,7 +22,7 @@ CASES = {
     "adamax": (lambda p: O.Adamax(p, 1e-2), {"kind": "adamax"}, [PP]),
     "adadelta": (lambda p: O.Adadelta(p, 1e-2), {"kind": "adadelta"}, [DP]),
 }
-WIDE = 64  # so that momenta of the gates' weights are in 8 bits, and a row is one row
+WIDE = 32  # momenta of the gates' weights are then in 8 bits
 
 
 def in_8_bits(parameters):

@@ -6,7 +6,8 @@ using cleave::onnx::Formula;
 
 namespace cleave::training {
 
-constexpr int64_t minElements = 4096, minRow = 64;
+constexpr int64_t minElements = 4096; // as in bitsandbytes and torchao
+constexpr int64_t minRow = 32;        // as a block of MXFP8: scales take an eighth of the codes' bytes at most
 
 bool isQuantizable(ArrayRef<int64_t> shape) {
   return shape.size() >= 2 && ShapedType::getNumElements(shape) >= minElements;

@@ -4,7 +4,7 @@
 //   exp_avg/W        tensor<512x64xf8E4M3FN>     the codes; a cast to them saturates
 //   exp_avg.scale/W  tensor<512x1xf32>           1 where a row is zero
 //
-// A row is what the last dimensions index that together have at least 64 elements: the last one of a linear layer,
+// A row is what the last dimensions index that together have at least 32 elements: the last one of a linear layer,
 // all but the first of a convolution. Everything is built of core ops, so a row may lie split over devices, and its
 // largest value is then the largest of their parts'.
 #pragma once
