@@ -17,10 +17,10 @@ struct TypeName {
   plan::DType dtype;
   const char *name;
 };
-constexpr TypeName typeNames[] = {{plan::F32, "F32"},  {plan::F64, "F64"}, {plan::F16, "F16"}, {plan::BF16, "BF16"},
-                                  {plan::I8, "I8"},    {plan::I16, "I16"}, {plan::I32, "I32"}, {plan::I64, "I64"},
-                                  {plan::U8, "U8"},    {plan::U16, "U16"}, {plan::U32, "U32"}, {plan::U64, "U64"},
-                                  {plan::BOOL, "BOOL"}};
+constexpr TypeName typeNames[] = {
+    {plan::F32, "F32"}, {plan::F64, "F64"}, {plan::F16, "F16"},   {plan::BF16, "BF16"},      {plan::I8, "I8"},
+    {plan::I16, "I16"}, {plan::I32, "I32"}, {plan::I64, "I64"},   {plan::U8, "U8"},          {plan::U16, "U16"},
+    {plan::U32, "U32"}, {plan::U64, "U64"}, {plan::BOOL, "BOOL"}, {plan::F8E4M3, "F8_E4M3"}, {plan::F8E5M2, "F8_E5M2"}};
 
 std::string typeName(plan::DType dtype) {
   for (const TypeName &entry : typeNames)
