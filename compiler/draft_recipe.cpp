@@ -1,5 +1,5 @@
 #include "compiler/draft_recipe.h"
-#include "compiler/names/glob.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cctype>
 #include <charconv>

@@ -3,7 +3,8 @@
 //   Result<std::vector<runtime::GpuTrial>> trials = gpuTrials(findGpus()[0], 2);
 //   (*trials)[2]        kind Product, "fp32", 8192 x 8192 x 8192: the step of its plan is one product
 #pragma once
-#include "runtime/engine/probe/gpu_machine.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/machine_figures.h"
 
 namespace cleave {
 

@@ -182,7 +182,7 @@ Result<plan::Plan> compileTrial(const std::string &text, const dist::Mesh &mesh,
   return std::move(*plan);
 }
 
-Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
+Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices, int64_t farBytes) {
   std::vector<runtime::KernelTrial> trials;
   auto add = [&](const std::string &work, const std::string &module, double operations, double accesses) -> Status {
     Result<plan::Plan> plan = compileTrial(module, dist::Mesh{{{"dp", devices}}});
@@ -209,7 +209,7 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
     // small difference of theirs is what counts.
     trials.insert(trials.end(), steps.begin(), steps.end());
   }
-  const int64_t updateRows = runtime::farBytes(devices) / updateTensors / (4 * columns);
+  const int64_t updateRows = farBytes / updateTensors / (4 * columns);
   const double updated = double(updateRows * columns);
   CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)],
                              trialModule({{"x", "tensor<4x32x32x32xf32>"}, {"y", "tensor<4x32x16x16xf32>"}}, pool),

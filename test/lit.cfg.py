@@ -38,6 +38,11 @@ config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "da
 dependencies = os.environ.get("CLEAVE_DEPS", os.path.expanduser("~/.cache/cleave/dependencies"))
 config.substitutions.append(("%axe", os.path.join(dependencies, "axe", "axe.min.js")))
 config.substitutions.append(("%python", "/usr/bin/python3"))
+inputs = os.path.join(root, "test", "cli", "Inputs")
+config.substitutions.append(("%exits", os.path.join(inputs, "exits.sh")))  # %exits STATUS COMMAND...
+config.substitutions.append(("%free_port", f"$(/usr/bin/python3 {inputs}/free_port.py)"))
+config.substitutions.append(("%fake_gpus", f"env CLEAVE_CUDA_LIBRARIES={build}/test/unit/cuda/libraries XDG_CACHE_HOME=%t/cache"))
+config.substitutions.append(("%expect", "/usr/bin/python3 " + os.path.join(inputs, "expect.py")))
 # %with_torch: before a Python that imports torch and cleave, or `cleave check`.
 config.substitutions.append(("%with_torch", " ".join([
     "env", f"PYTHONPATH={root}/python:{dependencies}/torch/site", f"CLEAVE_BIN={build}/bin/cleave",

@@ -4,7 +4,7 @@
 //   Cluster cluster = clusterOf(figures);        // cluster.yaml() is what `cleave probe` writes
 #pragma once
 #include "compiler/cluster/cluster.h"
-#include "runtime/engine/probe/gpu_machine.h"
+#include "runtime/plan/machine_figures.h"
 
 namespace cleave::planner {
 

@@ -2,7 +2,7 @@
 //
 //   fitProducts({{1, 512, 512, 512, 2.1e11}, ...}, 1.3e-6)     // {.rate = 2.3e11, .lost = 4.5}
 #pragma once
-#include "runtime/engine/probe/machine.h"
+#include "runtime/plan/machine_figures.h"
 #include <optional>
 #include <span>
 

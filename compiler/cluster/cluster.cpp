@@ -1,7 +1,7 @@
 #include "compiler/cluster/cluster.h"
 #include "compiler/cluster/cluster_fields.h"
 #include "compiler/cluster/device_presets.h"
-#include "compiler/names/yaml_end.h"
+#include "runtime/base/names/yaml_end.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

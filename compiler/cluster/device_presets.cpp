@@ -1,5 +1,5 @@
 #include "compiler/cluster/device_presets.h"
-#include "compiler/names/glob.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cctype>
 #include <cmath>

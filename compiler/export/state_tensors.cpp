@@ -1,6 +1,6 @@
 #include "compiler/export/state_tensors.h"
 #include "compiler/import/types.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include <algorithm>
@@ -104,7 +104,8 @@ Status StateTensors::addEntries(const ExportRequest &request, std::vector<std::s
   }
   for (const StateEntry &entry : dict.entries) {
     if (entry.isCopy && !request.tiedCopies) continue;
-    if (model->isState() && (entry.source != StateEntry::Source::Parameter || !model->hasState(entry.parameter))) continue;
+    if (model->isState() && (entry.source != StateEntry::Source::Parameter || !model->hasState(entry.parameter)))
+      continue;
     TensorHeader tensor{stripped(entry.key), typeOf(*model, entry), entry.shape};
     if (entry.isGuess && baseSet && !ofBase(tensor.name))
       if (const std::string name = nameInBase(entry); !name.empty()) tensor.name = name;

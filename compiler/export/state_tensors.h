@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/export/export.h"
 #include "compiler/export/trained_model.h"
-#include "runtime/train/state/safetensors_set.h"
+#include "runtime/plan/safetensors_set.h"
 #include <functional>
 
 namespace cleave {

@@ -136,7 +136,13 @@ int64_t TrainedModel::statisticUpdates() const {
 
 plan::DType TrainedModel::dtype(size_t at) const {
   const std::string symbol = parameter(at).symbol();
-  return places.contains(symbol) ? storedType(symbol) : planType(parameter(at).tensor.dataType);
+  if (!places.contains(symbol)) return planType(parameter(at).tensor.dataType);
+  return scalesOf(symbol) ? plan::F32 : storedType(symbol);
+}
+
+const runtime::SnapshotManifest::Tensor *TrainedModel::scalesOf(const std::string &symbol) const {
+  const auto found = manifest().tensors.find(runtime::rowScalesName(storedName(places.at(symbol))));
+  return isState() && found != manifest().tensors.end() ? &found->second : nullptr;
 }
 
 std::string TrainedModel::storedName(const Place &place) const {
@@ -154,7 +160,9 @@ std::vector<std::string> TrainedModel::stateKinds() const {
     const std::string own = name.substr(0, slash);
     const auto of = manifest().tensors.find(name.substr(slash + 1));
     const bool isKept = of != manifest().tensors.end() && of->second.role == plan::Parameter::PARAMETER;
-    if (isKept && own != runtime::averageKind && name != runtime::masterName(of->first)) kinds.insert(own);
+    if (isKept && own != runtime::averageKind && name != runtime::masterName(of->first) &&
+        !own.ends_with(runtime::scaleSuffix))
+      kinds.insert(own);
   }
   return {kinds.begin(), kinds.end()};
 }
@@ -202,9 +210,32 @@ Status TrainedModel::readStored(const std::string &symbol, plan::DType dtype, co
     stored.begin.insert(stored.begin.begin(), place.piece);
     stored.size.insert(stored.size.begin(), 1);
   }
-  Status status = snapshot->read(storedName(place), dtype, place.shape, stored, out);
+  const runtime::SnapshotManifest::Tensor *scales = scalesOf(symbol);
+  Status status = scales ? readScaled(place, *scales, stored, out)
+                         : snapshot->read(storedName(place), dtype, place.shape, stored, out);
   snapshot->releasePages();
   return status;
+}
+
+// Codes times the scales of their rows, in f32.
+Status TrainedModel::readScaled(const Place &place, const runtime::SnapshotManifest::Tensor &scales, const Shard &box,
+                                std::span<std::byte> out) const {
+  const plan::DType type = manifest().tensors.at(storedName(place)).dtype;
+  const int64_t width = runtime::byteSize(type);
+  std::vector<std::byte> codes(static_cast<size_t>(runtime::elementCount(box.size) * width));
+  CLEAVE_RETURN_IF_ERROR(snapshot->read(storedName(place), type, place.shape, box, codes));
+  Shard rows = box;
+  for (size_t d = 0; d < rows.size.size(); ++d)
+    if (scales.shape[d] == 1) rows.begin[d] = 0, rows.size[d] = 1;
+  std::vector<float> ofRows(static_cast<size_t>(runtime::elementCount(rows.size)));
+  CLEAVE_RETURN_IF_ERROR(snapshot->read(runtime::rowScalesName(storedName(place)), plan::F32, scales.shape, rows,
+                                        std::as_writable_bytes(std::span(ofRows))));
+  const int64_t count = runtime::elementCount(box.size);
+  const int64_t row = ofRows.empty() ? 1 : count / static_cast<int64_t>(ofRows.size());
+  for (int64_t i = 0; i < count; ++i)
+    runtime::storeFloat(plan::F32, runtime::loadFloat(type, codes.data() + i * width) * ofRows[size_t(i / row)],
+                        out.data() + i * runtime::byteSize(plan::F32));
+  return Status::ok();
 }
 
 Result<std::vector<double>> TrainedModel::readAdapter(const std::string &name) const {

@@ -4,6 +4,7 @@
 #include "compiler/import/model_tables.h"
 #include "compiler/recipe/recipe.h"
 #include "runtime/plan/master_weights.h"
+#include "runtime/plan/row_scales.h"
 #include "runtime/train/state/snapshot.h"
 
 namespace cleave {
@@ -47,7 +48,8 @@ public:
   int64_t statisticUpdates() const;
 
   bool isTrained(size_t at) const { return places.contains(parameter(at).symbol()); }
-  plan::DType dtype(size_t at) const; // the fp32 copy's, if the training kept the weight in 16 bits
+  // The fp32 copy's, if the training kept the weight in 16 bits; f32 of state in 8 bits.
+  plan::DType dtype(size_t at) const;
   // Whether parts of a parameter can be read; others only whole.
   bool hasBoxes(size_t at) const;
   // A box of the parameter's own shape, dense, into `out`. Error: there is no data, as when the model's file has none.
@@ -76,6 +78,10 @@ private:
   // The snapshot's tensor that is read for it: of the kind, its fp32 copy, or itself.
   std::string storedName(const Place &place) const;
   plan::DType storedType(const std::string &symbol) const;
+  // The scales of its rows, where it is state in 8 bits; else null.
+  const runtime::SnapshotManifest::Tensor *scalesOf(const std::string &symbol) const;
+  Status readScaled(const Place &place, const runtime::SnapshotManifest::Tensor &scales, const runtime::Shard &box,
+                    std::span<std::byte> out) const;
   runtime::Shard storedWhole(const std::string &symbol) const;
 
   std::unique_ptr<runtime::Snapshot> snapshot;

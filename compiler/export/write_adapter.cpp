@@ -2,7 +2,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/safetensors.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

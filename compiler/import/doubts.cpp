@@ -1,5 +1,5 @@
 #include "compiler/import/doubts.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include <algorithm>
 #include <map>
 

@@ -3,10 +3,10 @@
 #include "compiler/import/attributes.h"
 #include "compiler/import/exporter_metadata.h"
 #include "compiler/import/types.h"
-#include "compiler/names/module_scope.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "runtime/base/names/module_scope.h"
 #include "llvm/ADT/StringMap.h"
 #include <fmt/format.h>
 #include <set>

@@ -1,5 +1,5 @@
 #include "compiler/import/inspect.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

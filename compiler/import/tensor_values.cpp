@@ -1,6 +1,6 @@
 #include "compiler/import/tensor_values.h"
 #include "compiler/recipe/model_training.h"
-#include <bit>
+#include "runtime/base/elements.h"
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -16,14 +16,6 @@ template <typename Element> Element load(const char *at) {
   return element;
 }
 
-double fromHalf(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
-  const double size = exponent == 31  ? (fraction ? NAN : INFINITY)
-                      : exponent == 0 ? std::ldexp(fraction, -24)
-                                      : std::ldexp(fraction + 1024, exponent - 25);
-  return bits & 0x8000 ? -size : size;
-}
-
 // An element of a float tensor whose bytes are known.
 double elementAt(const StoredTensor &tensor, int64_t i) {
   switch (tensor.dataType) {
@@ -32,9 +24,9 @@ double elementAt(const StoredTensor &tensor, int64_t i) {
   case TensorProto::DOUBLE:
     return load<double>(tensor.bytes + 8 * i);
   case TensorProto::BFLOAT16:
-    return std::bit_cast<float>(uint32_t(load<uint16_t>(tensor.bytes + 2 * i)) << 16);
+    return runtime::bf16ToFloat(load<uint16_t>(tensor.bytes + 2 * i));
   default:
-    return fromHalf(load<uint16_t>(tensor.bytes + 2 * i));
+    return runtime::fp16ToFloat(load<uint16_t>(tensor.bytes + 2 * i));
   }
 }
 

@@ -4,7 +4,7 @@
 #include "compiler/normalize/node.h"
 #include "onnx/defs/function.h"
 #include "onnx/defs/schema.h"
-#include "runtime/base/narrow_floats.h"
+#include "runtime/base/elements.h"
 #include <algorithm>
 #include <span>
 
@@ -42,8 +42,8 @@ DenseElementsAttr tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto 
     bool half = proto.data_type() == ::onnx::TensorProto::FLOAT16,
          brain = proto.data_type() == ::onnx::TensorProto::BFLOAT16;
     for (int32_t bits : proto.int32_data())
-      values.push_back(half    ? runtime::floatOfHalf(uint16_t(bits))
-                       : brain ? runtime::floatOfBrain(uint16_t(bits))
+      values.push_back(half    ? runtime::fp16ToFloat(uint16_t(bits))
+                       : brain ? runtime::bf16ToFloat(uint16_t(bits))
                                : bits);
   }
   if (int64_t(values.size()) != tensor.elements()) return {};

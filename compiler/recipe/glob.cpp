@@ -1,5 +1,5 @@
 #include "compiler/recipe/glob.h"
-#include "compiler/names/glob.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

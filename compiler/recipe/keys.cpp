@@ -84,7 +84,7 @@ constexpr Key all[] = {
   {"optimizer.momentum_decay", "as in PyTorch", "4e-3", "nadam"},
   {"optimizer.decoupled_weight_decay", "as in PyTorch", "`false`", "nadam radam"},
   {"optimizer.rho", "as in PyTorch", "0.9", "adadelta"},
-  {"optimizer.state_dtype", "`bf16`: momenta take two bytes a number. Means of squares stay, and updates are computed, in the parameter's type", "`parameter`: the parameter's type", "sgd adam adamw lamb lion muon rmsprop nadam radam adamax"},
+  {"optimizer.state_dtype", "`bf16` or `fp8`: momenta take two bytes a number or one ([8-bit Adam](../guide/optimizers-and-losses.md#optimizer-state-in-8-bits)). Means of squares stay, and updates are computed, in the parameter's type", "`parameter`: the parameter's type", "sgd adam adamw lamb lion muon rmsprop nadam radam adamax"},
   {"optimizer.layer_decay", "each layer's rate is that of the layer after it times this ([below](#parameter-groups))", "none"},
   {"optimizer.groups", "a list of maps: [parameter groups](#parameter-groups) with numbers of their own; the first that fits counts", "none"},
   {"optimizer.groups.match", "[globs](#globs)", "required"},

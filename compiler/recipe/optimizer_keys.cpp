@@ -33,7 +33,7 @@ Status checkOptimizer(const Recipe &recipe) {
   for (const OptimizerGroup &group : optimizer.groups) hasMomentum = hasMomentum || group.momentum.value_or(0) != 0;
   const bool isPlain =
       !hasMomentum && (optimizer.kind == OptimizerKind::Sgd || optimizer.kind == OptimizerKind::RmsProp);
-  if (isPlain && optimizer.stateType == StateType::Bf16)
+  if (isPlain && optimizer.stateType != StateType::Parameter)
     return fail("state_dtype", "'optimizer.state_dtype' is the type of momenta, and 'momentum' is 0; leave it out");
   if (isPlain && optimizer.dampening != 0)
     return fail("dampening", "'optimizer.dampening' is of the momentum, and 'momentum' is 0; leave it out");

@@ -1,5 +1,5 @@
-#include "compiler/names/yaml_end.h"
 #include "compiler/recipe/parts.h"
+#include "runtime/base/names/yaml_end.h"
 #include "runtime/base/url.h"
 #include <algorithm>
 #include <cmath>
@@ -40,8 +40,8 @@ void readCheckpoint(MapReader &reader, const std::string &kind, const std::strin
   init.checkpoint = absolutePath(init.checkpoint, recipeFile);
   reader.text("optimizer", init.optimizer);
   if (!init.optimizer.empty() && !init.fromModel)
-    reader.fail("optimizer", "'init.optimizer' continues a training, which begins with its weights and not with kind " +
-                                 kind);
+    reader.fail("optimizer",
+                "'init.optimizer' continues a training, which begins with its weights and not with kind " + kind);
   init.optimizer = absolutePath(init.optimizer, recipeFile);
   reader.text("prefix", init.prefix);
   reader.word("missing", init.missing);

@@ -8,7 +8,7 @@
 //     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
 #pragma once
 #include "runtime/base/status.h"
-#include "runtime/train/data/augment.h"
+#include "runtime/plan/augment.h"
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,7 +50,8 @@ enum class OptimizerKind {
   Adamax,
   Adadelta
 };
-enum class StateType { Parameter, Bf16 };
+enum class StateType { Parameter, Bf16, Fp8 };
+enum class NewtonSchulzType { Parameter, Bf16 };
 enum class Reduction { Mean, Sum, BatchMean };
 enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8 };
 enum class Scaling { Delayed, Current };
@@ -145,15 +146,15 @@ struct Optimizer {
   double weightDecay = 0.0;          // adamw: 0.01, muon: 0.1 unless given
   double momentum = 0.0;             // muon: 0.95 unless given
   double dampening = 0.0;
-  bool nesterov = false;             // muon: true unless given
-  double eps2 = 1.0e-3;              // adafactor: the least size of a parameter that steps are relative to
-  double beta2Decay = -0.8;          // adafactor
-  double clipThreshold = 1.0;        // adafactor, key `d`: the largest root mean square of an update
-  double initialAccumulator = 0.0;   // adagrad
-  double lrDecay = 0.0;              // adagrad
-  int64_t newtonSchulzSteps = 5;     // muon, key `ns_steps`
-  StateType newtonSchulzType = StateType::Parameter; // muon, key `ns_dtype`: of its products
-  AdamForm form = AdamForm::Pytorch; // adam, adamw
+  bool nesterov = false;           // muon: true unless given
+  double eps2 = 1.0e-3;            // adafactor: the least size of a parameter that steps are relative to
+  double beta2Decay = -0.8;        // adafactor
+  double clipThreshold = 1.0;      // adafactor, key `d`: the largest root mean square of an update
+  double initialAccumulator = 0.0; // adagrad
+  double lrDecay = 0.0;            // adagrad
+  int64_t newtonSchulzSteps = 5;   // muon, key `ns_steps`
+  NewtonSchulzType newtonSchulzType = NewtonSchulzType::Parameter; // muon, key `ns_dtype`: of its products
+  AdamForm form = AdamForm::Pytorch;                               // adam, adamw
   BiasCorrection biasCorrection = BiasCorrection::FromOne;
   bool amsgrad = false;                       // adam, adamw
   double alpha = 0.99;                        // rmsprop
@@ -368,6 +369,7 @@ Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs
 std::string toString(LossKind kind);
 std::string toString(OptimizerKind kind);
 std::string toString(StateType kind);
+std::string toString(NewtonSchulzType kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
 std::string toString(Scaling kind);

@@ -147,7 +147,8 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.number("momentum_decay", optimizer.momentumDecay);
   if (optimizer.decoupledDecay) to.boolean("decoupled_weight_decay", true);
   to.number("rho", optimizer.rho);
-  if (optimizer.newtonSchulzType != StateType::Parameter) to.word("ns_dtype", toString(optimizer.newtonSchulzType));
+  if (optimizer.newtonSchulzType != NewtonSchulzType::Parameter)
+    to.word("ns_dtype", toString(optimizer.newtonSchulzType));
   if (optimizer.stateType != StateType::Parameter) to.word("state_dtype", toString(optimizer.stateType));
   if (optimizer.layerDecay) to.number("layer_decay", *optimizer.layerDecay);
   if (!optimizer.groups.empty()) {

@@ -37,7 +37,13 @@ template <> std::span<const Word<OptimizerKind>> words() {
   return table;
 }
 template <> std::span<const Word<StateType>> words() {
-  static constexpr Word<StateType> table[] = {{StateType::Parameter, "parameter"}, {StateType::Bf16, "bf16"}};
+  static constexpr Word<StateType> table[] = {
+      {StateType::Parameter, "parameter"}, {StateType::Bf16, "bf16"}, {StateType::Fp8, "fp8"}};
+  return table;
+}
+template <> std::span<const Word<NewtonSchulzType>> words() {
+  static constexpr Word<NewtonSchulzType> table[] = {{NewtonSchulzType::Parameter, "parameter"},
+                                                     {NewtonSchulzType::Bf16, "bf16"}};
   return table;
 }
 template <> std::span<const Word<Reduction>> words() {
@@ -147,6 +153,7 @@ size_t outputsOf(LossKind kind) {
 std::string toString(LossKind kind) { return wordOf(kind); }
 std::string toString(OptimizerKind kind) { return wordOf(kind); }
 std::string toString(StateType kind) { return wordOf(kind); }
+std::string toString(NewtonSchulzType kind) { return wordOf(kind); }
 std::string toString(Reduction kind) { return wordOf(kind); }
 std::string toString(Precision kind) { return wordOf(kind); }
 const char *lowElement(Precision kind) {

@@ -1,6 +1,6 @@
 #include "compiler/recipe/yaml_reader.h"
-#include "compiler/names/glob.h"
 #include "compiler/recipe/keys.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cctype>
 #include <charconv>

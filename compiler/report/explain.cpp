@@ -1,7 +1,7 @@
 // `--explain NODE`.
-#include "compiler/names/glob.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

@@ -39,7 +39,7 @@ public:
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
     if (microbatches < 1) {
-      model.emitError() << "microbatches must be 1 or more, is " << microbatches;
+      model.emitError() << "microbatches must be 1 or more, is " << microbatches.getValue();
       return signalPassFailure();
     }
     model.setName("final");

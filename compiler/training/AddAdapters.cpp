@@ -8,14 +8,14 @@
 //   %z = Add(%y, Mul(MatMul(MatMul(%d, read @"q.lora_A.weight"), read @"q.lora_B.weight"), alpha / rank))
 //
 // A begins uniform in +-1/sqrt(in) (kaiming_uniform with a = sqrt(5)), B with zeros.
-#include "compiler/names/first_few.h"
-#include "compiler/names/module_scope.h"
 #include "compiler/training/adapters.h"
 #include "compiler/training/initial_values.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/base/names/first_few.h"
+#include "runtime/base/names/module_scope.h"
 #include <cmath>
 
 using namespace mlir;

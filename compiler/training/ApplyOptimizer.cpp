@@ -4,11 +4,13 @@
 //
 // A parameter of 16 bits and its state stay so, as in PyTorch. The rule computes in fp32 and rounds what it writes, as
 // PyTorch's fused optimizers do.
+#include "compiler/training/fp8/quantized_state.h"
 #include "compiler/training/optimizers.h"
 #include "compiler/training/parameter_groups.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "runtime/plan/row_scales.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -61,12 +63,21 @@ public:
     return readState(kind, fill, typeOfParameter().clone(shape));
   }
   Value momentum(StringRef kind) override {
-    const bool isSmall = group.spec.stateType == recipe::StateType::Bf16;
+    const recipe::StateType stored = group.spec.stateType;
+    if (stored == recipe::StateType::Fp8 && isQuantizable(exportedShape().drop_front(isStacked() ? 1 : 0)))
+      return readQuantized(kind);
+    const bool isSmall = stored == recipe::StateType::Bf16;
     return readState(kind, 0, isSmall ? typeOfParameter().clone(builder.getBF16Type()) : typeOfParameter());
   }
   void setState(StringRef kind, Value value) override {
+    Formula f(builder, *loc);
     const State &of = states.at(kind);
-    onnx::WriteOp::create(builder, *loc, of.symbol, Formula(builder, *loc).cast(value, of.element));
+    if (of.rows) {
+      const QuantizedRows::Stored stored = of.rows->stored(f, value);
+      onnx::WriteOp::create(builder, *loc, of.scales, stored.scales);
+      value = stored.codes;
+    }
+    onnx::WriteOp::create(builder, *loc, of.symbol, f.cast(value, of.element));
   }
 
   ArrayRef<int64_t> exportedShape() override {
@@ -82,7 +93,8 @@ public:
     return use;
   }
 
-  // Says of the ops since `before` that they are the current parameter's rule, if they sum (see step_function.h).
+  // Says of the ops since `before` that they are the current parameter's rule, if they sum (see step_function.h). A
+  // row's largest is the same in any order.
   void nameRule(Operation *before) {
     SmallVector<Operation *> rule;
     for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
@@ -152,6 +164,8 @@ private:
   struct State {
     FlatSymbolRefAttr symbol;
     Type element;
+    std::optional<QuantizedRows> rows = {}; // in 8 bits
+    FlatSymbolRefAttr scales = {};
   };
   llvm::StringMap<State> states;                   // of the parameter
   std::optional<llvm::StringMap<int64_t>> resumed; // from a snapshot, which has the state
@@ -179,11 +193,26 @@ private:
   }
   RankedTensorType typeOfParameter() { return cast<RankedTensorType>(current.getType()); }
   Value readState(StringRef kind, double fill, RankedTensorType type) {
-    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
-    states[kind] = {define((kind + "/" + current.getSymName()).str(), type, fill, of), type.getElementType()};
-    if (before && !resumed) begin(kind, symbols.lookup<onnx::ParamOp>(states[kind].symbol.getValue()));
-    Value read = onnx::ReadOp::create(builder, *loc, type, states[kind].symbol);
+    Value read = readStored(kind, fill, type);
     return Formula(builder, *loc).cast(read, computedIn(type.getElementType()));
+  }
+  Value readStored(StringRef kind, double fill, RankedTensorType type) {
+    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
+    states[kind] = {.symbol = define((kind + "/" + current.getSymName()).str(), type, fill, of),
+                    .element = type.getElementType()};
+    if (before && !resumed) begin(kind, symbols.lookup<onnx::ParamOp>(states[kind].symbol.getValue()));
+    return onnx::ReadOp::create(builder, *loc, type, states[kind].symbol);
+  }
+  Value readQuantized(StringRef kind) {
+    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
+    const QuantizedRows rows(typeOfParameter().clone(computedIn(typeOfParameter().getElementType())), isStacked());
+    Value codes = readStored(kind, 0, rows.codeType());
+    State &state = states[kind];
+    state.rows = rows;
+    state.scales = define(runtime::rowScalesName(state.symbol.getValue().str()), rows.scaleType(), 1, of);
+    Value scales = onnx::ReadOp::create(builder, *loc, rows.scaleType(), state.scales);
+    Formula f(builder, *loc);
+    return rows.numbers(f, codes, scales);
   }
   // The state begins as the training that this one continues has it.
   void begin(StringRef kind, onnx::ParamOp state) {

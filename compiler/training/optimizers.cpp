@@ -241,7 +241,7 @@ struct Rule {
     Value g = decayedGrad(), size = f.make<onnx::AbsOp>(g);
     Value m = kept("exp_avg", average(context.momentum("exp_avg"), g, spec.beta1));
     Value largest = kept("exp_inf", f.make<onnx::MaxOp>(f.scale(context.state("exp_inf", 0), spec.beta2),
-                                                         f.add(size, f.like(size, spec.eps))));
+                                                        f.add(size, f.like(size, spec.eps))));
     Value stepSize = context.shared("adam.step_size",
                                     [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
     return f.sub(param, f.div(times(m, stepSize), largest));
@@ -292,8 +292,7 @@ struct Rule {
       auto mean = [&](Value x, int64_t dim) {
         return f.scale(f.reduceSum(x, {dim}), 1.0 / double(tensorType(x).getDimSize(dim)));
       };
-      Value row = moved("row_var", mean(square, rank - 1)),
-            column = moved("col_var", mean(square, rank - 2));
+      Value row = moved("row_var", mean(square, rank - 1)), column = moved("col_var", mean(square, rank - 2));
       Value all = atLeast(mean(row, rank - 2), spec.eps);
       row = f.div(row, f.expand(all, tensorType(row).getShape(), {rank - 2}));
       v = f.mul(f.expand(row, shape, {rank - 1}), f.expand(column, shape, {rank - 2}));
@@ -316,7 +315,7 @@ struct Rule {
     using List = ArrayRef<int64_t>;
     x = f.div(
         x, f.expand(atLeast(f.make<onnx::SqrtOp>(f.reduceSum(f.mul(x, x), {1, 2})), least), type.getShape(), {1, 2}));
-    if (spec.newtonSchulzType == recipe::StateType::Bf16) x = f.cast(x, BFloat16Type::get(x.getContext()));
+    if (spec.newtonSchulzType == recipe::NewtonSchulzType::Bf16) x = f.cast(x, BFloat16Type::get(x.getContext()));
     for (int64_t step = 0; step < spec.newtonSchulzSteps; ++step) {
       Value s = rowsAreFew ? f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 3, 2}, List{0, 1, 3})
                            : f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 1, 3}, List{0, 2, 3});

@@ -36,8 +36,9 @@ public:
   // The old value of the parameter's state tensor `kind`, filled at the start: of its shape, or of `shape`.
   virtual mlir::Value state(llvm::StringRef kind, double fill) = 0;
   virtual mlir::Value state(llvm::StringRef kind, double fill, llvm::ArrayRef<int64_t> shape) = 0;
-  // The same of a mean of gradients or steps, in `state_dtype`. Means of squares stay in the parameter's type: with a
-  // decay of 0.999 a step changes them by less than bf16 tells.
+  // The same of a mean of gradients or steps, in `state_dtype`, which may be codes with scales of their rows
+  // (fp8/quantized_state.h). Means of squares stay in the parameter's type: with a decay of 0.999 a step changes them
+  // by less than 16 or 8 bits tell.
   virtual mlir::Value momentum(llvm::StringRef kind) = 0;
   virtual void setState(llvm::StringRef kind, mlir::Value value) = 0;
   // The shape in the model's file, of which the parameter may be a view; behind the number of parameters where several

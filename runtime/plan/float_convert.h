@@ -1,5 +1,5 @@
-// One number of any element type. Floats (f32, f64, f16, bf16, f8e4m3, f8e5m2) go through double: narrowing rounds to
-// nearest, ties to even, bf16 from the nearest f32; to 8 bits it saturates (narrow_floats.h). Integers keep their bits.
+// One number of any element type. Floats (f32, f64, f16, bf16, f8e4m3, f8e5m2) go through double: narrowing rounds
+// once, to nearest, ties to even; to 8 bits it saturates (base/elements.h). Integers keep their bits.
 //
 //     double x = loadFloat(plan::BF16, bytes);  storeFloat(plan::F16, x, out);
 #pragma once

@@ -3,7 +3,7 @@
 #include "runtime/base/folder.h"
 #include "runtime/base/mapped_file.h"
 #include "runtime/base/packed.h"
-#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/safetensors.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>

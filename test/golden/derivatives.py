@@ -58,17 +58,18 @@ def wrong_gradients(build):
 
 def differences(build, precision, table):
     """The points of each operator where its derivative is another than PyTorch's."""
-    points = table[f"{precision}.points"]
-    trained = after_a_step(build, HERE / f"{precision}.onnx", precision, points[None])
+    points = table[f"{precision}.points"]  # [operators, points]
+    trained = after_a_step(build, HERE / "table.onnx", precision, points[None])
     worst = {}
-    for name in sorted(key.split(".", 1)[1] for key in table if key.startswith(precision + ".") and not key.endswith((".checked", ".points"))):
+    names = [key.split(".", 1)[1] for key in table if key.startswith(precision + ".") and not key.endswith((".checked", ".points"))]
+    for name, at in zip(names, points, strict=True):
         expected, checked = table[f"{precision}.{name}"], table[f"{precision}.{name}.checked"]
-        got = -trained[f"{name}.p"].astype(np.float64)
+        got = -trained[f"{name}.p"].astype(np.float64)[:len(expected)]
         bound = TOLERANCES[precision] * np.maximum(1, np.abs(expected))
         with np.errstate(invalid="ignore"):
             same = (got == expected) | (np.abs(got - expected) <= bound) | (np.isnan(got) & np.isnan(expected))
         wrong = np.flatnonzero(checked & ~same)
-        worst[name] = [(f"{points[i]:g}", float(got[i]), float(expected[i])) for i in wrong]
+        worst[name] = [(f"{at[i]:g}", float(got[i]), float(expected[i])) for i in wrong]
     return worst
 
 

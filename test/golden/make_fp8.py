@@ -10,7 +10,6 @@ recurrence share. One folder of cases/ each: fp8_mlp, fp8_lstm and fp8_gpt, with
 fp8_lstm_current. cases.py compares. Splits with tensor parallelism round partial sums to bfloat16, which turns some roundings to 8 bits; so do other
 orders of sums before the softmax. Their losses are within 2e-3 (`cleave verify --proof` proves them); delayed and current scaling differ by 1e-3.
 """
-import json
 import math
 import pathlib
 import sys
@@ -19,6 +18,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import compact_json
 
 HERE = pathlib.Path(__file__).parent / "cases"
 STEPS = 6
@@ -197,7 +198,7 @@ def case(name, model, inputs, data, recipe, loss_of, optimizer, splits, toleranc
         for scale in (scale for module in layers for scales in module.scales for scale in scales.values()):
             scale.step()
     expected = {"steps": STEPS, "loss": losses, "grad_norm": norms, "splits": splits, "tol": tolerances}
-    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+    (folder / "expected.json").write_text(compact_json.text(expected) + "\n")
     print(name, losses, norms)
 
 

@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import trim_notes
+
 HERE = pathlib.Path(__file__).parent / "lengths"
 LENGTHS, BATCH, STEPS, VOCABULARY, WIDTH, HEADS = [4, 8, 16], 4, 5, 13, 8, 2
 SEPARATOR = 12
@@ -133,7 +135,9 @@ def main():
             kind = torch.bool if form == "packed" else torch.float
             example += (torch.ones(2, 1, 6, 6).to(kind), torch.zeros(2, 6, dtype=torch.long))
             dynamic |= {"mask": {0: batch, 2: seq, 3: seq}, "position_ids": {0: batch, 1: seq}}
-        torch.onnx.export(net.eval(), example, str(folder / "model.onnx"), dynamo=True, dynamic_shapes=dynamic, external_data=False)
+        program = torch.onnx.export(net.eval(), example, dynamo=True, dynamic_shapes=dynamic)
+        trim_notes.trim(program.model_proto)
+        (folder / "model.onnx").write_bytes(program.model_proto.SerializeToString())
         data = "{kind: tokens, path: tokens.bin, separator: 12" if tokens else "{kind: arrays, path: data.npz"
         (folder / "recipe.yaml").write_text(
             f"dims: {{batch: {BATCH}, seq: {LENGTHS[-1]}}}\nloss: {{kind: softmax_cross_entropy, ignore_index: -100}}\n"

@@ -1,7 +1,8 @@
 """The recorded problems and decisions of the planner: what they are, and how a problem is solved.
 
-problems/NAME.problem.xz is the planner's problem of one model and recipe, as text; decisions/NAME.txt what `cleave plan`
-makes of it. `record` writes both, `compare` solves every problem again.
+problems/NAME.problem.xz is the planner's problem of one model and recipe, as text; decisions.txt has the choice and the
+prices that `cleave plan` makes of it, texts/NAME.txt its whole answer for some. `record` writes them, `compare` solves every
+problem again.
 """
 import concurrent.futures
 import lzma
@@ -12,7 +13,7 @@ import shlex
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROBLEMS, DECISIONS = HERE / "problems", HERE / "decisions"
+PROBLEMS, DECISIONS, TEXTS = HERE / "problems", HERE / "decisions.txt", HERE / "texts"
 PATIENCE = 600  # seconds for what takes a few
 
 GOLDEN = ("adafactor_tiny", "bert_tiny", "encoder_decoder_tiny", "expert_modules_tiny", "experts_tiny",
@@ -21,6 +22,8 @@ GOLDEN = ("adafactor_tiny", "bert_tiny", "encoder_decoder_tiny", "expert_modules
 PRESETS = ("ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp", "hsdp", "megatron", "megatron-2021", "megatron-sp",
            "gpipe", "ulysses", "ring", "2d", "2.5d", "3d")
 ONLY = "--without-alternatives"
+# Compared as whole texts: a CPU, a pipeline of GPUs, experts, a split sequence, and ZeRO-3.
+WHOLE = ("mlp-cpu", "gpt-39b", "moe-8b-experts", "gpt-1.7b-ring", "gpt-1.7b-zero3")
 # name: problem, cluster (a preset, or a file of clusters/) and flags; what takes longest comes first
 RECORDS = {
     "gpt-1t": f"gpt-1t h100-80g:8x2048 {ONLY}",

@@ -67,6 +67,8 @@ def moved(kind, cluster, split, x, labels):
         assert "`cleave run --resume --recipe` goes on with another recipe" in told, told
         told = tool(*run, "--steps", 99, *more, "--set", "optimizer.kind=sgd", fails=True)
         assert "another optimizer cannot go on with it" in told, told
+        told = tool(*run, "--steps", 99, *more, "--set", "optimizer.state_dtype=bf16", fails=True)
+        assert "a resumed run keeps its 'optimizer.state_dtype'" in told, told
         told = tool("run", plan.path, "--recipe", f"{folder}/later.yaml", fails=True)
         assert "--recipe wants --resume and --snapshot DIR" in told, told
         return [json.loads(line)["loss"] for line in pathlib.Path(folder, "m.jsonl").read_text().splitlines()]

@@ -1,6 +1,6 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
-#include "compiler/names/glob.h"
 #include "runtime/base/mapped_file.h"
+#include "runtime/base/names/glob.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
 #include <cctype>

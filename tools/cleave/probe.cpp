@@ -32,7 +32,7 @@ struct Probed {
 };
 
 Result<Probed> probeCpu(int64_t devices, const Say &say) {
-  auto kernels = trialKernels(devices);
+  auto kernels = trialKernels(devices, runtime::farBytes(devices));
   if (!kernels) return kernels.status();
   auto figures = runtime::MachineProbe{devices, std::move(*kernels), say}.measure();
   if (!figures) return figures.status();

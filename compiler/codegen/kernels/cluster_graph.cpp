@@ -106,7 +106,6 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 }
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
-  label();
   // A pipeline's stages agree to the last bit. And where an update waits for the sign of a step that is skipped, which
   // is made of sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
   Operation *function = block.getParentOp();
@@ -114,6 +113,7 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
       place::programAttr.isOn(function) ||
       SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::skippedName));
   if (keepsRules) findWaiting();
+  label();
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
@@ -173,7 +173,7 @@ void ClusterGraph::label() {
     if (!isClusterOp(&op) || op.use_empty()) continue;
     int64_t late = std::numeric_limits<int64_t>::max();
     for (Operation *user : op.getUsers()) late = std::min(late, labels[user]);
-    if (late > labels[&op] && isWorthDelaying(&op, late)) labels[&op] = late;
+    if (late > labels[&op] && (isUpdateThatWaits(&op) || isWorthDelaying(&op, late))) labels[&op] = late;
   }
 }
 
@@ -201,6 +201,10 @@ void ClusterGraph::findWaiting() {
     if (llvm::any_of(op.getOperands(), [&](Value operand) { return waiting.contains(operand.getDefiningOp()); }))
       waiting.insert(&op);
 }
+
+// One that waits for the sign of a step that is skipped, and is of no rule that sums. Its gradient waits, too, and what
+// is made of it goes where it stays: made early, as the largest of a row would be, it would lie beside the old.
+bool ClusterGraph::isUpdateThatWaits(Operation *op) const { return waiting.contains(op) && ruleOf(op) == Attribute(); }
 
 // Bytes that must be kept for the op to run late, together with at most so many others that nothing else needs early.
 int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const {

@@ -40,6 +40,7 @@ private:
   };
   void label();
   void findWaiting();
+  bool isUpdateThatWaits(mlir::Operation *op) const;
   bool isWorthDelaying(mlir::Operation *op, int64_t until) const;
   int64_t keptFor(mlir::Operation *op, int64_t until, size_t others) const;
   void absorbIntoReductions();

@@ -1,10 +1,10 @@
 #include "compiler/import/weights/initial_weights.h"
 #include "compiler/import/types.h"
-#include "compiler/names/first_few.h"
 #include "compiler/recipe/glob.h"
+#include "runtime/base/names/first_few.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
-#include "runtime/train/state/safetensors_set.h"
+#include "runtime/plan/safetensors_set.h"
 #include <algorithm>
 #include <cstring>
 
@@ -151,6 +151,10 @@ private:
       return inputError(fmt::format("{}: tensor '{}' is {}, and the model's '{}' needs {}", where(), view.name,
                                     shapeText(view.shape), parameter.name, shapeText(entry.shape)));
     const plan::DType wanted = planType(parameter.tensor.dataType);
+    if (runtime::isFp8BitFloat(view.dtype))
+      return inputError(fmt::format("{}: tensor '{}' is {}, and its scales are other tensors, which Cleave does not "
+                                    "read: write the checkpoint in 16 or 32 bits",
+                                    where(), view.name, runtime::name(view.dtype)));
     if (view.dtype == wanted || (runtime::isFloat(view.dtype) && runtime::isFloat(wanted))) return Status::ok();
     return inputError(fmt::format("{}: tensor '{}' is {}, and the model's '{}' {}", where(), view.name,
                                   runtime::name(view.dtype), parameter.name, dataTypeName(parameter.tensor.dataType)));

@@ -3,7 +3,7 @@
 #include "compiler/import/weights/role_rules.h"
 #include "compiler/import/weights/stated_parameters.h"
 #include "compiler/import/weights/ties.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
 

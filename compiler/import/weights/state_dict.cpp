@@ -1,7 +1,7 @@
 #include "compiler/import/weights/state_dict.h"
 #include "compiler/import/weights/parameters.h"
 #include "compiler/import/weights/role_rules.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

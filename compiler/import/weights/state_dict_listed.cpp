@@ -4,7 +4,7 @@
 #include "compiler/import/weights/parameters.h"
 #include "compiler/import/weights/role_rules.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/names/first_few.h"
+#include "runtime/base/names/first_few.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>

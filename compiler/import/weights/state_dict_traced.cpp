@@ -4,7 +4,7 @@
 #include "compiler/import/weights/parameters.h"
 #include "compiler/import/weights/role_rules.h"
 #include "compiler/import/weights/state_dict.h"
-#include "compiler/names/module_scope.h"
+#include "runtime/base/names/module_scope.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

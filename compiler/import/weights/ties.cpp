@@ -1,6 +1,6 @@
 #include "compiler/import/weights/ties.h"
 #include "compiler/import/tensor_values.h"
-#include "compiler/names/module_scope.h"
+#include "runtime/base/names/module_scope.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "compiler/planner/explain/breakdown.h"
-#include "compiler/names/folded_names.h"
 #include "compiler/planner/explain/collective_sums.h"
+#include "runtime/base/names/folded_names.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>

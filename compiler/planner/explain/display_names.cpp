@@ -1,5 +1,5 @@
 #include "compiler/planner/explain/display_names.h"
-#include "compiler/names/folded_names.h"
+#include "runtime/base/names/folded_names.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

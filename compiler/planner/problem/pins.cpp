@@ -1,5 +1,5 @@
 #include "compiler/planner/problem/pins.h"
-#include "compiler/names/glob.h"
+#include "runtime/base/names/glob.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>

@@ -1,8 +1,8 @@
 #include "compiler/planner/split/split_candidates.h"
 #include "compiler/cluster/device_presets.h"
-#include "compiler/names/glob.h"
 #include "compiler/planner/problem/pins.h"
 #include "compiler/policy.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,6 +1,5 @@
 // One page that people send each other: verdict, bars, pictures, and the tables of the text form; of one report, or of
 // two side by side.
-#include "compiler/names/folded_names.h"
 #include "compiler/report/diff.h"
 #include "compiler/report/measured.h"
 #include "compiler/report/page/charts.h"
@@ -9,6 +8,7 @@
 #include "compiler/report/split_map.h"
 #include "compiler/report/tables.h"
 #include "compiler/report/verdict.h"
+#include "runtime/base/names/folded_names.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

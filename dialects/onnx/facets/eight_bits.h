@@ -1,5 +1,5 @@
 // Scalar code that converts f32 to a float of 8 bits and back, in integers, since no CPU and only some GPUs have an
-// instruction for it: as runtime/base/narrow_floats.h, to which test/lit/codegen and the golden models compare it.
+// instruction for it: as runtime/base/elements.h, to which test/lit/codegen and the golden models compare it.
 //
 //   %code : i8 = toEightBits(%x : f32, f8E4M3FN)      1.0 -> 0x38, 450.0 -> 0x7e (448.0), NaN -> 0x7f
 #pragma once

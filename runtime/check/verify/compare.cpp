@@ -10,6 +10,7 @@
 #include "runtime/plan/master_weights.h"
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/row_scales.h"
 #include "runtime/plan/sequence_lengths.h"
 #include "runtime/train/state/weights.h"
 #include <algorithm>
@@ -67,6 +68,31 @@ std::string weightOf(const std::string &tensor) {
   return tensor;
 }
 
+// A tensor's numbers: those of 8 bits times the scales of their rows (runtime/plan/row_scales.h). `scales`: or null.
+std::vector<double> numbersOf(const HostTensor &tensor, const HostTensor *scales) {
+  std::vector<double> values = tensor.reals();
+  if (!scales || values.empty()) return values;
+  const std::vector<double> ofRows = scales->reals();
+  const size_t row = values.size() / ofRows.size();
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= ofRows[i / row];
+  return values;
+}
+const HostTensor *scalesOf(const NamedTensors &state, const std::string &tensor) {
+  const auto found = state.find(rowScalesName(tensor));
+  return found == state.end() ? nullptr : &found->second;
+}
+
+// Two numbers between two codes may round to either: a code beside the reference's counts as the reference's.
+HostTensor withoutRoundings(HostTensor codes, const HostTensor &reference) {
+  auto place = [](std::byte code) { // in order of the numbers
+    const int bits = std::to_integer<int>(code), magnitude = bits & 0x7f;
+    return bits & 0x80 ? -magnitude : magnitude;
+  };
+  for (size_t i = 0; i < codes.data.size(); ++i)
+    if (std::abs(place(codes.data[i]) - place(reference.data[i])) <= 1) codes.data[i] = reference.data[i];
+  return codes;
+}
+
 // Elements whose gradient is only rounding noise: an optimizer that divides by the gradient's own size (Adam and its
 // kind) turns that noise into full-sized steps, so they cannot agree and prove nothing. Told by the reference's first
 // moment: below 1e-6 of the largest of all moments.
@@ -75,14 +101,15 @@ public:
   explicit NoiseMask(const NamedTensors &state) : state(state) {
     for (const auto &[name, tensor] : state)
       if (name.rfind(prefix, 0) == 0)
-        for (double value : tensor.reals()) largest = std::max(largest, std::abs(value));
+        for (double value : numbersOf(tensor, scalesOf(state, name))) largest = std::max(largest, std::abs(value));
   }
   // Empty: compare everything.
   std::vector<bool> of(const std::string &parameter) const {
     auto moment = state.find(prefix + weightOf(parameter));
     if (moment == state.end()) return {};
     std::vector<bool> noise;
-    for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
+    for (double value : numbersOf(moment->second, scalesOf(state, moment->first)))
+      noise.push_back(std::abs(value) < 1e-6 * largest);
     return noise;
   }
 
@@ -92,10 +119,9 @@ private:
   double largest = 0;
 };
 
-TensorComparison compareTensor(const std::string &name, const HostTensor &split, const HostTensor &reference,
+TensorComparison compareTensor(const std::string &name, const std::vector<double> &a, const std::vector<double> &b,
                                const std::vector<bool> &noise, double scale) {
   TensorComparison result{name};
-  std::vector<double> a = split.reals(), b = reference.reals();
   double difference = 0, norm = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!noise.empty() && noise[i]) {
@@ -134,7 +160,10 @@ double relative(double value, double reference) {
 // into each other (routine.h) all but the last do so here, too, one at a time.
 class Comparer {
 public:
-  Comparer(const plan::Plan &plan, const CompareOptions &options) : plan(plan) { result.options = options; }
+  Comparer(const plan::Plan &plan, const CompareOptions &options) : plan(plan) {
+    result.options = options;
+    for (const plan::Parameter &parameter : plan.parameters()) named[parameter.name()] = &parameter;
+  }
 
   Result<Comparison> run() {
     if (double epsilon = epsilonOf(plan); epsilon > 0) {
@@ -293,17 +322,25 @@ private:
     if (epsilonOf(plan) > 0)
       for (const plan::Parameter &parameter : plan.parameters())
         if (auto found = exact->state.find(parameter.name()); found != exact->state.end())
-          for (double value : found->second.reals()) squares[kindOf(parameter)] += value * value;
+          for (double value : numbersOf(found->second, scalesOf(exact->state, found->first)))
+            squares[kindOf(parameter)] += value * value;
     NoiseMask noise(exact->state);
     for (const plan::Parameter &parameter : plan.parameters()) {
       if (!isCompared(parameter)) continue;
       if (std::string fault = differingCopies(*executor, parameter); !fault.empty()) result.faults.push_back(fault);
-      const HostTensor whole = gather(*executor, parameter);
+      HostTensor whole = gather(*executor, parameter);
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
       const HostTensor &reference = exact->state.at(parameter.name());
+      const HostTensor *scales = scalesOf(exact->state, parameter.name());
+      std::optional<HostTensor> own;
+      if (scales) {
+        whole = withoutRoundings(std::move(whole), reference);
+        own = gather(*executor, *named.at(rowScalesName(parameter.name())));
+      }
       tensors.push_back(isAhead(parameter)
                             ? TensorComparison{.name = parameter.name()}
-                            : compareTensor(parameter.name(), whole, reference, maskOf(noise, parameter), scale));
+                            : compareTensor(parameter.name(), numbersOf(whole, own ? &*own : nullptr),
+                                            numbersOf(reference, scales), maskOf(noise, parameter), scale));
       tensors.back().step = step;
       tensors.back().scale = scale;
     }
@@ -333,8 +370,11 @@ private:
       for (const plan::Parameter &parameter : plan.parameters()) {
         if (!isCompared(parameter)) continue;
         TensorComparison &tensor = tensors[i++];
-        TensorComparison change = compareTensor(tensor.name, rounded->state.at(tensor.name),
-                                                exact->state.at(tensor.name), maskOf(noise, parameter), tensor.scale);
+        const auto numbers = [&](const NamedTensors &state) {
+          return numbersOf(state.at(tensor.name), scalesOf(state, tensor.name));
+        };
+        TensorComparison change = compareTensor(tensor.name, numbers(rounded->state), numbers(exact->state),
+                                                maskOf(noise, parameter), tensor.scale);
         tensor.sensitivity = std::max(tensor.sensitivity, change.error);
       }
     }
@@ -374,6 +414,7 @@ private:
   }
 
   const plan::Plan &plan;
+  std::map<std::string, const plan::Parameter *> named;
   Comparison result;
   std::vector<const plan::InputBinding *> bindings; // of the step
   size_t length = 0;                                // of its samples: which of the plan's

@@ -5,7 +5,7 @@
 // random inputs, and every step starts from the split's state; after it the loss, the gradient norm and every
 // persistent tensor must agree. For a plan in bf16 or fp16 the reference rounds where the graph does; the bounds are
 // then those of the type: half its epsilon (the spacing of numbers near 1: 2^-7, 2^-10) for losses, twice for norms and
-// tensors.
+// tensors. State in 8 bits may have the code beside the reference's: a number between two rounds to either.
 //
 // Where the two do not agree, the model itself is asked how well its numbers are defined: the reference does the step
 // again with every result rounded to float32, and so from weights that differ in their last bit. A model with an

@@ -1,5 +1,5 @@
 #include "runtime/engine/comm/reduce.h"
-#include "runtime/base/narrow_floats.h"
+#include "runtime/base/elements.h"
 #include <algorithm>
 #include <cstring>
 
@@ -8,13 +8,13 @@ namespace {
 
 struct Bf16 {
   uint16_t bits;
-  float value() const { return floatOfBrain(bits); }
-  static Bf16 of(float value) { return {brainOfFloat(value)}; }
+  float value() const { return bf16ToFloat(bits); }
+  static Bf16 of(float value) { return {floatToBf16(value)}; }
 };
 struct F16 {
   uint16_t bits;
-  float value() const { return floatOfHalf(bits); }
-  static F16 of(float value) { return {halfOfFloat(value)}; }
+  float value() const { return fp16ToFloat(bits); }
+  static F16 of(float value) { return {floatToFp16(value)}; }
 };
 
 template <plan::Collective::Reduce reduce, typename T> T combine(T a, T b) {

@@ -5,39 +5,14 @@
 //   GpuProbe probe{.gpu = gpus[0], .devices = 2, .trials = trials};      // compiler/gpu_trials.h makes them
 //   Result<GpuFigures> figures = probe.measure();
 #pragma once
-#include "runtime/engine/probe/machine.h"
-#include <map>
+#include "runtime/base/status.h"
+#include "runtime/plan/machine_figures.h"
+#include <functional>
 
 namespace cleave::runtime {
 
-struct GpuDescription {
-  std::string name;
-  int capability = 0; // 90: compute capability 9.0
-  double memoryBytes = 0;
-};
 // Those that the driver finds; none where there is no driver.
 std::vector<GpuDescription> findGpus();
-
-// A step of `plan` that does its work `times` times.
-struct GpuTrial {
-  enum class Kind : uint8_t { Launch, Stream, Product, AllReduce };
-  Kind kind = Kind::Launch;
-  int64_t times = 1;
-  std::string precision = ""; // of a product: "fp32", "tf32", "bf16", "fp16"
-  int64_t m = 0, n = 0, k = 0;
-  double bytes = 0; // stream: read and written together, the first parameter's half of it; all-reduce: the tensor
-  std::shared_ptr<const plan::Plan> plan = nullptr;
-};
-
-struct GpuFigures {
-  GpuDescription gpu;
-  int64_t devices = 1;
-  double launchSeconds = 0; // a kernel of one warp, after another one
-  double streamRate = 0;    // bytes/s of a kernel that reads and writes memory
-  double hostRate = 0;      // bytes/s between a GPU and pinned memory, all GPUs active
-  std::map<std::string, std::vector<ProductFigure>> products; // by precision
-  std::vector<CollectiveFigure> collectives;                  // none with one GPU
-};
 
 struct GpuProbe {
   GpuDescription gpu;

@@ -4,7 +4,7 @@
 //     ImageChange change = changeOf(augment, {480, 640}, {224, 224}, draws);
 //     Image image = changed(resized, change);
 #pragma once
-#include "runtime/train/data/augment.h"
+#include "runtime/plan/augment.h"
 #include "runtime/train/data/draws.h"
 #include "runtime/train/data/image.h"
 #include <array>

@@ -1,7 +1,7 @@
 // The `data` map of the plan (made by the compiler from a checked recipe, or given by an embedding program).
 #pragma once
 #include "runtime/base/status.h"
-#include "runtime/train/data/augment.h"
+#include "runtime/plan/augment.h"
 #include <cstdint>
 #include <map>
 #include <optional>

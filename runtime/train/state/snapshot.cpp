@@ -178,6 +178,14 @@ bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter) {
   return skipped && snapshot.manifest().step - *skipped == parameter.since();
 }
 
+// How to go on with numbers of another type.
+static const char *wayToType(const plan::Parameter &parameter) {
+  return parameter.role() == plan::Parameter::OPTIMIZER_STATE
+             ? ": a resumed run keeps its 'optimizer.state_dtype'; with another, a new run begins from what `cleave "
+               "export` and `cleave export --optimizer` write (`init.path`, `init.optimizer`)"
+             : "";
+}
+
 Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
   const SnapshotManifest &manifest = snapshot.manifest();
   for (const plan::Parameter &parameter : plan.parameters()) {
@@ -204,11 +212,12 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
                                     "goes on with another recipe",
                                     snapshot.path(), parameter.name(), found->second.since, parameter.since()));
     const std::vector<int64_t> &shape = found->second.shape;
-    if (found->second.dtype != parameter.dtype() ||
-        !std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end()))
-      return inputError(fmt::format("{}: '{}' is {} [{}], in the plan it is {} [{}]", snapshot.path(), parameter.name(),
-                                    name(found->second.dtype), fmt::join(shape, ", "), name(parameter.dtype()),
-                                    fmt::join(parameter.shape(), ", ")));
+    const bool isAlike = std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end());
+    if (found->second.dtype != parameter.dtype() || !isAlike)
+      return inputError(fmt::format("{}: '{}' is {} [{}], in the plan it is {} [{}]{}", snapshot.path(),
+                                    parameter.name(), name(found->second.dtype), fmt::join(shape, ", "),
+                                    name(parameter.dtype()), fmt::join(parameter.shape(), ", "),
+                                    isAlike ? wayToType(parameter) : ""));
   }
   std::set<std::string> held;
   for (const plan::Parameter &parameter : plan.parameters()) held.insert(parameter.name());

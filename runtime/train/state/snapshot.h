@@ -21,7 +21,7 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/train/data/sampler.h"
 #include "runtime/train/state/folder_lock.h"
-#include "runtime/train/state/safetensors.h"
+#include "runtime/plan/safetensors.h"
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -3,6 +3,7 @@
 #include "runtime/base/threads/parallel.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
+#include "runtime/plan/row_scales.h"
 #include "runtime/train/data/array.h"
 #include <algorithm>
 #include <array>
@@ -38,7 +39,17 @@ Status copyTransposed(const std::byte *source, plan::DType type, const plan::Par
 } // namespace
 
 WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath, WeightCheck check)
-    : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath), check(std::move(check)) {}
+    : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath), check(std::move(check)) {
+  std::map<std::string, const plan::Parameter *> named;
+  for (const plan::Parameter &parameter : plan.parameters()) named[parameter.name()] = &parameter;
+  for (const auto &[name, codes] : named) {
+    if (codes->source_case() != plan::Parameter::kFile || codes->role() != plan::Parameter::OPTIMIZER_STATE) continue;
+    auto scales = named.find(rowScalesName(name));
+    if (scales == named.end() || scales->second->shape_size() != codes->shape_size()) continue;
+    quantized.emplace(name, Rows{*codes, *scales->second, false});
+    quantized.emplace(scales->first, Rows{*codes, *scales->second, true});
+  }
+}
 
 Result<const MappedFile *> WeightReader::file(const plan::Source &source) {
   std::lock_guard guard(lock);
@@ -96,6 +107,38 @@ Status WeightReader::readFile(const plan::Parameter &parameter, std::span<const 
   return copied;
 }
 
+Status WeightReader::quantize(const Rows &rows, const Shard &shard, std::span<std::byte> out) {
+  plan::Parameter numbers = rows.codes;
+  numbers.set_dtype(plan::F32);
+  const std::vector<int64_t> shape(numbers.shape().begin(), numbers.shape().end());
+  size_t within = shape.size(); // the first dimension in a row
+  while (within > 0 && rows.scales.shape(static_cast<int>(within) - 1) == 1) --within;
+  Shard row{std::vector<int64_t>(shape.size(), 0), shape}, own = shard; // `own`: the shard's part of each row
+  for (size_t d = 0; d < within; ++d) row.size[d] = own.size[d] = 1, own.begin[d] = 0;
+  int64_t count = 1;
+  for (size_t d = 0; d < within; ++d) count *= shard.size[d];
+  std::vector<float> values(static_cast<size_t>(elementCount(row.size)));
+  const int64_t unit = byteSize(rows.codes.dtype());
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i;
+    for (size_t d = within; d-- > 0; rest /= shard.size[d]) row.begin[d] = shard.begin[d] + rest % shard.size[d];
+    CLEAVE_RETURN_IF_ERROR(readFile(numbers, shape, row, std::as_writable_bytes(std::span(values))));
+    float largest = 0;
+    for (float value : values) largest = std::max(largest, std::abs(value));
+    const float scale = rowScale(largest);
+    if (rows.asksScales) {
+      storeFloat(plan::F32, scale, out.data() + i * byteSize(plan::F32));
+      continue;
+    }
+    std::byte *codes = out.data() + i * elementCount(own.size) * unit;
+    forEachRun(own.size, {row.size, own.begin}, {own.size}, [&](int64_t at, int64_t done, int64_t run) {
+      for (int64_t k = 0; k < run; ++k)
+        storeFloat(rows.codes.dtype(), values[size_t(at + k)] / scale, codes + (done + k) * unit);
+    });
+  }
+  return Status::ok();
+}
+
 void WeightReader::draw(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
                         std::span<std::byte> out) const {
   constexpr int64_t most = 4096; // elements of a piece
@@ -131,6 +174,10 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
       CLEAVE_RETURN_IF_ERROR(initialize(parameter.pieces(static_cast<int>(shard.begin[0] + i)), part,
                                         out.subspan(static_cast<size_t>(i) * bytes, bytes)));
     return Status::ok();
+  }
+  if (auto rows = quantized.find(parameter.name()); rows != quantized.end()) {
+    Status stored = quantize(rows->second, shard, out);
+    return stored ? stored : fail(stored.message());
   }
   switch (parameter.source_case()) {
   case plan::Parameter::kFile: {

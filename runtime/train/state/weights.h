@@ -34,12 +34,19 @@ private:
   Result<const std::byte *> bytesOf(const plan::Source &source, int64_t elements);
   Status readFile(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
                   std::span<std::byte> out);
+  // The part of codes, or of the scales of their rows, whose numbers a file has (runtime/plan/row_scales.h).
+  struct Rows {
+    const plan::Parameter &codes, &scales;
+    bool asksScales;
+  };
+  Status quantize(const Rows &rows, const Shard &shard, std::span<std::byte> out);
   void draw(const plan::Parameter &parameter, std::span<const int64_t> shape, const Shard &shard,
             std::span<std::byte> out) const;
 
   const plan::Plan &plan;
   std::string modelPath;
   WeightCheck check;
+  std::map<std::string, Rows> quantized;                                     // by both names
   std::map<std::pair<bool, std::string>, std::shared_ptr<MappedFile>> files; // by Source.in_checkpoint, path
   std::mutex lock;
 };

@@ -8,7 +8,6 @@ Losses and gradient norms are those of the same training in doubles; the initial
 merge equal initializers.
 """
 import copy
-import json
 import pathlib
 import sys
 
@@ -16,6 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import compact_json  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 BATCH, STEPS = 8, 5
@@ -245,9 +247,9 @@ def make(name):
              "optimizer": {"kind": kind, **optimizer_keys}}
     if name in ROLES:
         train["roles"] = ROLES[name]
-    (folder / "train.json").write_text(json.dumps(train, indent=1) + "\n")
+    (folder / "train.json").write_text(compact_json.text(train) + "\n")
     golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": gradients, "torch_version": torch.__version__}
-    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    (folder / "golden.json").write_text(compact_json.text(golden) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 """Writes what derivatives.py compares with: PyTorch's derivative of every elementwise operator at the points where pieces
 join, near them, far away, and at infinity; and a model that computes them all. Needs PyTorch and onnx.
 
-    make_table.py                 writes table.npz and fp32.onnx, bf16.onnx, fp16.onnx beside itself
+    make_table.py                 writes table.npz and table.onnx beside itself
 
-Every operator reads x = points + p, p a parameter of zeros: after one step of SGD with learning rate 1, -p is the
-derivative. Points where the result, or in fp16 the derivative, is no finite number are replaced by a harmless one.
+Every operator reads x = points + p, its row of the points and a parameter of zeros: after one step of SGD with learning rate
+1, -p is the derivative. Points where the result, or in fp16 the derivative, is no finite number are replaced by a harmless
+one, with which the rows of a precision that has fewer points are filled, too.
 """
 import pathlib
 
@@ -111,50 +112,57 @@ def derivative(function, points, kind):
     return y.detach().double().numpy(), x.grad.double().numpy()
 
 
-def build(precision):
+def record(precision, count):
+    """`count` points of each operator, the derivatives there, and which of them are compared."""
     points = np.array([sign * point for point in POINTS[precision] for sign in (1, -1)])
-    nodes, parameters, totals, table = [], [], [], {"points": points.astype(np.float32)}
-    for name, (body, function, safe, constants) in CASES.items():
+    table, rows = {}, []
+    for name, (_, function, safe, _) in CASES.items():
         y, slope = derivative(function, points, KINDS[precision])
         checked = (np.abs(y) < 1e30) & (np.isfinite(slope) if precision == "fp16" else True)  # their sum is finite
         table[name], table[name + ".checked"] = slope, checked
+        rows.append(np.append(np.where(checked, points, safe), np.full(count - len(points), safe)))
+    return {f"{precision}.{key}": value for key, value in (table | {"points": np.array(rows, np.float32)}).items()}
 
-        def constant(value, own):
-            nodes.append(helper.make_node("Constant", [], [f"{name}.{own}"], name=f"{name}.{own}",
-                                          value=onnx.numpy_helper.from_array(value, f"{name}.{own}")))
-            return f"{name}.{own}"
 
-        parameters.append(onnx.numpy_helper.from_array(np.zeros(len(points), np.float32), f"{name}.p"))
-        harmless = constant(np.float32(safe), "safe")
-        nodes += [helper.make_node("Where", [constant(checked, "mask"), "points", harmless], [f"{name}.at"], name=f"{name}.at"),
+def build(count):
+    """The model of [1, operators, count] points that computes all operators."""
+    nodes, parameters, totals = [], [], []
+
+    def constant(value, name):
+        nodes.append(helper.make_node("Constant", [], [name], name=name, value=onnx.numpy_helper.from_array(np.asarray(value), name)))
+        return name
+
+    nodes.append(helper.make_node("Reshape", ["batched", constant([len(CASES), count], "rows")], ["points"], name="points"))
+    for row, (name, (body, _, _, constants)) in enumerate(CASES.items()):
+        parameters.append(onnx.numpy_helper.from_array(np.zeros(count, np.float32), f"{name}.p"))
+        nodes += [helper.make_node("Gather", ["points", constant(row, f"{name}.index")], [f"{name}.at"], name=f"{name}.at"),
                   helper.make_node("Add", [f"{name}.at", f"{name}.p"], [f"{name}.x"], name=f"{name}.x")]
         made = {}
         for own, value in constants.items():
             if isinstance(value, tuple):
-                value = np.full((len(points), 1), value[1], np.float32)
-            made[own] = constant(np.asarray(value, np.int64 if np.asarray(value).dtype.kind == "i" else np.float32), own)
+                value = np.full((count, 1), value[1], np.float32)
+            made[own] = constant(np.asarray(value, np.int64 if np.asarray(value).dtype.kind == "i" else np.float32), f"{name}.{own}")
         for op, inputs, output, attributes in body:
             nodes.append(helper.make_node(op, [made.get(i, f"{name}.{i}") for i in inputs], [f"{name}.{output}"],
                                           name=f"{name}.{output}", **attributes))
-        nodes.append(helper.make_node("Unsqueeze", [f"{name}.y", constant(np.array([0]), "first")], [f"{name}.row"],
+        nodes.append(helper.make_node("Unsqueeze", [f"{name}.y", constant([0], f"{name}.first")], [f"{name}.row"],
                                       name=f"{name}.row"))
         totals.append(f"{name}.row")
     nodes += [helper.make_node("Concat", totals, ["all"], axis=0, name="all"),
               helper.make_node("ReduceSum", ["all"], ["loss"], keepdims=0, name="loss")]
-    inputs = [helper.make_tensor_value_info("batched", TensorProto.FLOAT, [1, len(points)])]
-    nodes.insert(0, helper.make_node("Constant", [], ["row"], name="row", value=onnx.numpy_helper.from_array(np.array([len(points)]), "row")))
-    nodes.insert(1, helper.make_node("Reshape", ["batched", "row"], ["points"], name="points"))
-    graph = helper.make_graph(nodes, precision, inputs, [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], parameters)
+    inputs = [helper.make_tensor_value_info("batched", TensorProto.FLOAT, [1, len(CASES), count])]
+    graph = helper.make_graph(nodes, "table", inputs, [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], parameters)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.checker.check_model(model)
-    onnx.save(model, HERE / f"{precision}.onnx")
-    return {f"{precision}.{key}": value for key, value in table.items()}
+    onnx.save(model, HERE / "table.onnx")
 
 
 def main():
+    count = 2 * max(map(len, POINTS.values()))
+    build(count)
     table = {}
     for precision in KINDS:
-        table.update(build(precision))
+        table.update(record(precision, count))
     np.savez_compressed(HERE / "table.npz", **table)
     print(f"{len(CASES)} operators")
 

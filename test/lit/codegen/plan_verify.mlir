@@ -137,3 +137,41 @@ module attributes {plan.arena_bytes = array<i64: 1024>} {
     return %a : tensor<4x4xf32>
   }
 }
+
+// -----
+
+// expected-error @+1 {{has no plan.arena_bytes: run plan-memory first}}
+module {
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> { return %x : tensor<64xf32> }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = array<i64: 512>} {
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
+    // expected-error @+1 {{stores to a persistent tensor that does not exist}}
+    plan.store %x, @w : tensor<64xf32>
+    return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = array<i64: 1024>} {
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.program_offsets = array<i64: 0>}
+  func.func @final(%x: tensor<64xf32> {plan.offset = 256 : i64}) -> tensor<64xf32> {
+    // expected-error @+1 {{says it is in place, but its value lies elsewhere}}
+    plan.store %x, @w {in_place} : tensor<64xf32>
+    return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = array<i64: 1024>} {
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
+    // expected-error @+1 {{is number 0 of its group, but says 3}}
+    %r = plan.collective %x {plan.offsets = array<i64: 512>, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 3 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    return %r : tensor<64xf32>
+  }
+}

@@ -1,7 +1,7 @@
 // Conversions between floats of 8 bits and f32, in kernels and in the runtime: all 256 codes, and every boundary
 // between two neighbours with the f32 numbers just below and above it. The reference decodes by the formula of OCP's
 // specification and finds the nearest of all codes.
-#include "runtime/base/narrow_floats.h"
+#include "runtime/base/elements.h"
 #include "runtime/plan/float_convert.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <bit>
@@ -21,8 +21,8 @@ struct Format {
   uint8_t (*narrow)(float);
 };
 const Format formats[] = {
-    {plan::F8E4M3, "f8E4M3FN", 3, 7, 0x7e, runtime::floatOfE4M3, runtime::e4m3OfFloat},
-    {plan::F8E5M2, "f8E5M2", 2, 15, 0x7b, runtime::floatOfE5M2, runtime::e5m2OfFloat},
+    {plan::F8E4M3, "f8E4M3FN", 3, 7, 0x7e, runtime::e4m3ToFloat, runtime::floatToE4M3},
+    {plan::F8E5M2, "f8E5M2", 2, 15, 0x7b, runtime::e5m2ToFloat, runtime::floatToE5M2},
 };
 
 // The value of a code without its sign: (1 or 0).fraction * 2^(exponent - bias); what lies past the largest is not

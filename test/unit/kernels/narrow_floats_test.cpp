@@ -1,6 +1,6 @@
 // Conversions between 16-bit floats and f32, in kernels and in the runtime: every one of the 65,536 patterns, and every
 // boundary between two neighbours with the f32 numbers just below and above it. The reference goes through double.
-#include "runtime/base/narrow_floats.h"
+#include "runtime/base/elements.h"
 #include "runtime/plan/float_convert.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <bit>
@@ -98,14 +98,14 @@ TEST(NarrowFloats, TheRuntimeConvertsAsKernelsDo) {
     const bool isBrain = type == plan::BF16;
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       const auto half = static_cast<uint16_t>(bits);
-      const float got = isBrain ? runtime::floatOfBrain(half) : runtime::floatOfHalf(half);
+      const float got = isBrain ? runtime::bf16ToFloat(half) : runtime::fp16ToFloat(half);
       if (isNaN(type, half))
         ASSERT_TRUE(std::isnan(got)) << bits;
       else
         ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(widened(type, half))) << bits;
     }
     for (float value : boundaries(type)) {
-      const uint16_t got = isBrain ? runtime::brainOfFloat(value) : runtime::halfOfFloat(value);
+      const uint16_t got = isBrain ? runtime::floatToBf16(value) : runtime::floatToFp16(value);
       if (std::isnan(value))
         ASSERT_TRUE(isNaN(type, got));
       else

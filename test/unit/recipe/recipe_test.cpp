@@ -421,6 +421,9 @@ TEST(Recipe, KeysWithoutUseAreNamed) {
   EXPECT_THAT(optimizer("adagrad\n  state_dtype: bf16"), HasSubstr("'optimizer.state_dtype' is for"));
   EXPECT_THAT(optimizer("sgd\n  dampening: 0.1"), HasSubstr("'momentum' is 0"));
   EXPECT_THAT(optimizer("rmsprop\n  state_dtype: bf16"), HasSubstr("'momentum' is 0"));
+  EXPECT_THAT(optimizer("sgd\n  state_dtype: fp8"), HasSubstr("'momentum' is 0"));
+  EXPECT_THAT(optimizer("adamw\n  state_dtype: int8"), HasSubstr("r.yaml:4: 'optimizer.state_dtype'"));
+  EXPECT_THAT(optimizer("muon\n  ns_dtype: fp8"), HasSubstr("r.yaml:4: 'optimizer.ns_dtype'"));
   parsed(withLoss("optimizer: {kind: sgd, state_dtype: bf16, groups: [{match: [a], momentum: 0.9}]}"));
   EXPECT_THAT(optimizer("adamw\n  groups:\n    - {match: [a], momentum: 0.5}"),
               HasSubstr("r.yaml:5: 'optimizer.groups.momentum' is for sgd, muon, rmsprop, this is adamw"));
@@ -580,7 +583,8 @@ template <typename Kind> void expectTableIsWhole(int count) {
 TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<LossKind>(15);
   expectTableIsWhole<OptimizerKind>(13);
-  expectTableIsWhole<StateType>(2);
+  expectTableIsWhole<StateType>(3);
+  expectTableIsWhole<NewtonSchulzType>(2);
   expectTableIsWhole<Anneal>(3);
   expectTableIsWhole<Reduction>(3);
   expectTableIsWhole<Precision>(5);

@@ -1,9 +1,9 @@
-#include "compiler/names/folded_names.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include "compiler/report/single_changes.h"
 #include "compiler/report/split_map.h"
+#include "runtime/base/names/folded_names.h"
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 

@@ -1,12 +1,12 @@
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/cluster/device_presets.h"
-#include "compiler/names/glob.h"
 #include "compiler/planner/problem/pins.h"
 #include "compiler/planner/search/driver/alternatives.h"
 #include "compiler/planner/search/driver/size_text.h"
 #include "compiler/planner/search/driver/what_would_fit.h"
 #include "compiler/planner/search/moves/move.h"
 #include "compiler/planner/search/space/search_space.h"
+#include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

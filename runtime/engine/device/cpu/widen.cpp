@@ -1,5 +1,5 @@
 #include "runtime/engine/device/cpu/widen.h"
-#include "runtime/base/narrow_floats.h"
+#include "runtime/base/elements.h"
 #include "runtime/base/threads/parallel.h"
 #include <algorithm>
 
@@ -15,28 +15,28 @@ namespace {
 constexpr int64_t grainElements = 1 << 14;
 
 CLEAVE_FOR_EACH_CPU void widenBrains(const uint16_t *from, float *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = floatOfBrain(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = bf16ToFloat(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void widenHalves(const uint16_t *from, float *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = floatOfHalf(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = fp16ToFloat(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void widenE4M3(const uint8_t *from, float *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = floatOfE4M3(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = e4m3ToFloat(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void widenE5M2(const uint8_t *from, float *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = floatOfE5M2(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = e5m2ToFloat(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void narrowToBrains(const float *from, uint16_t *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = brainOfFloat(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = floatToBf16(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void narrowToHalves(const float *from, uint16_t *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = halfOfFloat(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = floatToFp16(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void narrowToE4M3(const float *from, uint8_t *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = e4m3OfFloat(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = floatToE4M3(from[i]);
 }
 CLEAVE_FOR_EACH_CPU void narrowToE5M2(const float *from, uint8_t *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = e5m2OfFloat(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = floatToE5M2(from[i]);
 }
 
 // How elements of one type are converted: many that lie together, or one after the other.
@@ -46,10 +46,10 @@ template <typename Bits> struct Element {
   float (*widen)(Bits);
   Bits (*narrow)(float);
 };
-constexpr Element<uint16_t> brain{widenBrains, narrowToBrains, floatOfBrain, brainOfFloat};
-constexpr Element<uint16_t> half{widenHalves, narrowToHalves, floatOfHalf, halfOfFloat};
-constexpr Element<uint8_t> e4m3{widenE4M3, narrowToE4M3, floatOfE4M3, e4m3OfFloat};
-constexpr Element<uint8_t> e5m2{widenE5M2, narrowToE5M2, floatOfE5M2, e5m2OfFloat};
+constexpr Element<uint16_t> brain{widenBrains, narrowToBrains, bf16ToFloat, floatToBf16};
+constexpr Element<uint16_t> half{widenHalves, narrowToHalves, fp16ToFloat, floatToFp16};
+constexpr Element<uint8_t> e4m3{widenE4M3, narrowToE4M3, e4m3ToFloat, floatToE4M3};
+constexpr Element<uint8_t> e5m2{widenE5M2, narrowToE5M2, e5m2ToFloat, floatToE5M2};
 
 template <typename Bits>
 void convertRow(const Element<Bits> &element, bool widens, Bits *narrow, int64_t narrowStride, float *wide,
