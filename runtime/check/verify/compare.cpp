@@ -16,7 +16,9 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace cleave::runtime {
 namespace {
@@ -38,8 +40,22 @@ HostTensor randomInput(const plan::InputBinding &input, int64_t step, int64_t mi
   return tensor;
 }
 
+// What `add(own, i)` makes of the elements i of [0, count), over all threads: the same for any number of them.
+template <typename Value, typename Add, typename Join>
+Value combined(int64_t count, const Value &start, Add add, Join join) {
+  std::vector<Value> parts(static_cast<size_t>((count + elementsAtATime - 1) / elementsAtATime), start);
+  parallelFor(static_cast<int64_t>(parts.size()), 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      Value own = start;
+      for (int64_t i = part * elementsAtATime; i < std::min(count, (part + 1) * elementsAtATime); ++i) add(own, i);
+      parts[static_cast<size_t>(part)] = own;
+    }
+  });
+  return std::accumulate(parts.begin(), parts.end(), start, join);
+}
+
 HostTensor gather(Executor &executor, const plan::Parameter &parameter) {
-  HostTensor whole = HostTensor::zeros(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
+  HostTensor whole = HostTensor::unset(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
   executor.gather(parameter, whole.data.data());
   return whole;
 }
@@ -74,17 +90,21 @@ class NoiseMask {
 public:
   explicit NoiseMask(const NamedTensors &state) : state(state) {
     for (const auto &[name, tensor] : state)
-      if (name.rfind(prefix, 0) == 0)
-        for (double value : tensor.reals()) largest = std::max(largest, std::abs(value));
+      if (name.rfind(prefix, 0) == 0) {
+        const AsType moment(tensor, plan::F64);
+        const auto *values = moment->as<double>();
+        const double most = combined(
+            tensor.elements(), 0.0, [&](double &own, int64_t i) { own = std::max(own, std::abs(values[i])); },
+            [](double a, double b) { return std::max(a, b); });
+        largest = std::max(largest, most);
+      }
   }
-  // Empty: compare everything.
-  std::vector<bool> of(const std::string &parameter) const {
+  // The first moments of a parameter, of which those below `noise()` are noise; null: compare everything.
+  const HostTensor *of(const std::string &parameter) const {
     auto moment = state.find(prefix + weightOf(parameter));
-    if (moment == state.end()) return {};
-    std::vector<bool> noise;
-    for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
-    return noise;
+    return moment == state.end() ? nullptr : &moment->second;
   }
+  double noise() const { return 1e-6 * largest; }
 
 private:
   static constexpr const char *prefix = "exp_avg/";
@@ -92,20 +112,41 @@ private:
   double largest = 0;
 };
 
-TensorComparison compareTensor(const std::string &name, const HostTensor &split, const HostTensor &reference,
-                               const std::vector<bool> &noise, double scale) {
-  TensorComparison result{name};
-  std::vector<double> a = split.reals(), b = reference.reals();
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!noise.empty() && noise[i]) {
-      ++result.skipped;
-      continue;
-    }
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
+double sumOfSquares(const HostTensor &tensor) {
+  const AsType doubles(tensor, plan::F64);
+  const auto *values = doubles->as<double>();
+  return combined(
+      tensor.elements(), 0.0, [&](double &sum, int64_t i) { sum += values[i] * values[i]; }, std::plus<double>());
+}
+
+struct Sums {
+  double difference = 0, norm = 0; // of squares
+  int64_t skipped = 0;
+  friend Sums operator+(const Sums &a, const Sums &b) {
+    return {a.difference + b.difference, a.norm + b.norm, a.skipped + b.skipped};
   }
-  result.error = std::isfinite(difference) ? std::sqrt(difference) / std::max(std::sqrt(norm), scale) : INFINITY;
+};
+
+// `moments`: null, or the reference's first moments; where these are below `noise` nothing is compared.
+TensorComparison compareTensor(const std::string &name, const HostTensor &split, const HostTensor &reference,
+                               const HostTensor *moments, double noise, double scale) {
+  TensorComparison result{name};
+  const AsType own(split, plan::F64), expected(reference, plan::F64), moment(moments ? *moments : reference, plan::F64);
+  const auto *a = own->as<double>(), *b = expected->as<double>(), *m = moments ? moment->as<double>() : nullptr;
+  const Sums sums = combined(
+      split.elements(), Sums{},
+      [&](Sums &sums, int64_t i) {
+        if (m && std::abs(m[i]) < noise) {
+          ++sums.skipped;
+          return;
+        }
+        sums.difference += (a[i] - b[i]) * (a[i] - b[i]);
+        sums.norm += b[i] * b[i];
+      },
+      std::plus<Sums>());
+  result.skipped = sums.skipped;
+  result.error =
+      std::isfinite(sums.difference) ? std::sqrt(sums.difference) / std::max(std::sqrt(sums.norm), scale) : INFINITY;
   return result;
 }
 
@@ -218,14 +259,15 @@ private:
     return isFilled && parameter.role() == plan::Parameter::RUNNING_STATISTIC;
   }
 
-  // The reference's state before a step: the split's, and what only the reference has.
-  Status takeState() {
+  // The reference's state before a step: the split's, as the split holds it, and what only the reference has.
+  NamedTensors takeState() {
+    NamedTensors before;
     for (const plan::Parameter &parameter : plan.parameters()) {
-      HostTensor &own = exact->state[parameter.name()];
-      if (parameter.snapshot() && !isAhead(parameter)) own = gather(*executor, parameter);
-      if (own.dtype == plan::F32) own = own.converted(plan::F64);
+      HostTensor &own = exact->state[parameter.name()], &given = before[parameter.name()];
+      given = parameter.snapshot() && !isAhead(parameter) ? gather(*executor, parameter) : own;
+      own = given.converted(heldAs(given.dtype, Precision::Double));
     }
-    return Status::ok();
+    return before;
   }
 
   using Pointers = std::vector<const std::byte *>;
@@ -251,8 +293,7 @@ private:
     current = step;
     const size_t count = lengthsOf(plan);
     CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
-    CLEAVE_RETURN_IF_ERROR(takeState());
-    NamedTensors before = exact->state;
+    const NamedTensors before = takeState();
     std::vector<NamedTensors> inputs = inputsOfStep(step);
     CLEAVE_ASSIGN_OR_RETURN(auto ran, runSplit(step, inputs));
     std::map<std::string, double> outputs = ran;
@@ -293,7 +334,7 @@ private:
     if (epsilonOf(plan) > 0)
       for (const plan::Parameter &parameter : plan.parameters())
         if (auto found = exact->state.find(parameter.name()); found != exact->state.end())
-          for (double value : found->second.reals()) squares[kindOf(parameter)] += value * value;
+          squares[kindOf(parameter)] += sumOfSquares(found->second);
     NoiseMask noise(exact->state);
     for (const plan::Parameter &parameter : plan.parameters()) {
       if (!isCompared(parameter)) continue;
@@ -301,9 +342,9 @@ private:
       const HostTensor whole = gather(*executor, parameter);
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
       const HostTensor &reference = exact->state.at(parameter.name());
-      tensors.push_back(isAhead(parameter)
-                            ? TensorComparison{.name = parameter.name()}
-                            : compareTensor(parameter.name(), whole, reference, maskOf(noise, parameter), scale));
+      tensors.push_back(isAhead(parameter) ? TensorComparison{.name = parameter.name()}
+                                           : compareTensor(parameter.name(), whole, reference,
+                                                           momentsOf(noise, parameter), noise.noise(), scale));
       tensors.back().step = step;
       tensors.back().scale = scale;
     }
@@ -312,9 +353,9 @@ private:
   bool isCompared(const plan::Parameter &parameter) const {
     return parameter.snapshot() && isFloat(parameter.dtype()) && exact->state.contains(parameter.name());
   }
-  static std::vector<bool> maskOf(const NoiseMask &noise, const plan::Parameter &parameter) {
+  static const HostTensor *momentsOf(const NoiseMask &noise, const plan::Parameter &parameter) {
     bool weight = parameter.role() == plan::Parameter::PARAMETER || weightOf(parameter.name()) != parameter.name();
-    return weight ? noise.of(parameter.name()) : std::vector<bool>{};
+    return weight ? noise.of(parameter.name()) : nullptr;
   }
 
   // How far the unsplit step itself is from its exact results when it is computed in float32.
@@ -333,8 +374,9 @@ private:
       for (const plan::Parameter &parameter : plan.parameters()) {
         if (!isCompared(parameter)) continue;
         TensorComparison &tensor = tensors[i++];
-        TensorComparison change = compareTensor(tensor.name, rounded->state.at(tensor.name),
-                                                exact->state.at(tensor.name), maskOf(noise, parameter), tensor.scale);
+        TensorComparison change =
+            compareTensor(tensor.name, rounded->state.at(tensor.name), exact->state.at(tensor.name),
+                          momentsOf(noise, parameter), noise.noise(), tensor.scale);
         tensor.sensitivity = std::max(tensor.sensitivity, change.error);
       }
     }
@@ -389,6 +431,7 @@ private:
 Result<Comparison> comparePlan(const plan::Plan &plan, const CompareOptions &options) {
   CallersThreads callers; // of the unsplit model's loops; those of the plan's devices are their own
   setThreads(threadsOfProcess());
+  const ReusedBuffers reused;
   return Comparer(plan, options).run();
 }
 
