@@ -89,9 +89,9 @@ Value CoreBuilder::compactConstant(DenseElementsAttr value) {
   auto small = type.clone(shape);
   if (small.getNumElements() == type.getNumElements()) return constant(value);
   // the first element along every repeated dimension
-  runtime::HostTensor whole = toHostTensor(value), part = runtime::HostTensor::zeros(whole.dtype, whole.shape);
+  runtime::HostTensor whole = toHostTensor(value),
+                      part = runtime::HostTensor::zeros(whole.dtype, {shape.begin(), shape.end()});
   std::vector<int64_t> strides = runtime::rowMajorStrides(whole.shape);
-  part.shape.assign(shape.begin(), shape.end());
   int64_t bytes = runtime::byteSize(whole.dtype), at = 0;
   for (int64_t i = 0, n = whole.elements(); i < n; ++i) {
     bool first = true;
@@ -99,7 +99,6 @@ Value CoreBuilder::compactConstant(DenseElementsAttr value) {
       first = llvm::is_contained(dims, int64_t(d)) || i / strides[d] % whole.shape[d] == 0;
     if (first) std::copy_n(whole.data.begin() + i * bytes, bytes, part.data.begin() + bytes * at++);
   }
-  part.data.resize(size_t(at * bytes));
   return create<onnx::BroadcastOp>(constant(toAttribute(part, small)), builder.getDenseI64ArrayAttr(type.getShape()),
                                    builder.getDenseI64ArrayAttr(dims));
 }

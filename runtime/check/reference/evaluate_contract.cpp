@@ -26,14 +26,14 @@ class Reordered {
 public:
   Reordered(const HostTensor &x, const Ints &from, const Ints &to) : reals(x) {
     if (from == to) return;
-    held.resize(static_cast<size_t>(x.elements()));
-    reorder(reals.data(), x.shape, from, to, held.data());
+    held = HostTensor::unset(plan::F64, {x.elements()});
+    reorder(reals.data(), x.shape, from, to, held.as<double>());
   }
-  const double *data() const { return held.empty() ? reals.data() : held.data(); }
+  const double *data() const { return held.data.empty() ? reals.data() : held.as<double>(); }
 
 private:
   Reals reals;
-  std::vector<double> held;
+  HostTensor held;
 };
 
 HostTensor contract(const Evaluation &e) {
@@ -79,9 +79,9 @@ HostTensor contract(const Evaluation &e) {
   if (productOrder == out) {
     multiplyBatch(count, a.data(), b.data(), result.data(), m, n, k);
   } else {
-    std::vector<double> product(static_cast<size_t>(count * m * n));
-    multiplyBatch(count, a.data(), b.data(), product.data(), m, n, k);
-    reorder(product.data(), productShape, productOrder, out, result.data());
+    HostTensor product = HostTensor::unset(plan::F64, productShape);
+    multiplyBatch(count, a.data(), b.data(), product.as<double>(), m, n, k);
+    reorder(product.as<double>(), productShape, productOrder, out, result.data());
   }
   return result.finish();
 }

@@ -144,14 +144,14 @@ HostTensor conv(const Evaluation &e) {
 }
 HostTensor convGradInput(const Evaluation &e) {
   Reals dy(e.operand(0)), w(e.operand(1));
-  RealResult dx(e.type);
+  RealResult dx(e.type, 0);
   Convolution(e, e.ints("input_shape"), e.operand(1).shape, e.operand(0).shape)
       .gradInput(dy.data(), w.data(), dx.data());
   return dx.finish();
 }
 HostTensor convGradWeight(const Evaluation &e) {
   Reals x(e.operand(0)), dy(e.operand(1));
-  RealResult dw(e.type);
+  RealResult dw(e.type, 0);
   Convolution(e, e.operand(0).shape, e.ints("weight_shape"), e.operand(1).shape)
       .gradWeight(x.data(), dy.data(), dw.data());
   return dw.finish();
@@ -193,7 +193,7 @@ HostTensor maxPool(const Evaluation &e) {
 HostTensor maxPoolGrad(const Evaluation &e) {
   Reals x(e.operand(0)), dy(e.operand(1));
   Window w = window(e, e.operand(0).shape, e.ints("kernel"));
-  RealResult dx(e.type);
+  RealResult dx(e.type, 0);
   double *out = dx.data();
   forEachPlane(e.operand(0).shape, w, [&](int64_t to, int64_t from) {
     std::vector<int64_t> best = firstMaxima(x, to, w);
@@ -217,7 +217,7 @@ HostTensor averagePool(const Evaluation &e) {
   Reals x(e.operand(0));
   Window w = window(e, e.operand(0).shape, e.ints("kernel"));
   std::vector<double> counts = windowCounts(e, w);
-  RealResult y(e.type);
+  RealResult y(e.type, 0);
   double *result = y.data();
   forEachPlane(e.operand(0).shape, w, [&](int64_t from, int64_t to) {
     forEachIndex(w.kernel, [&](int64_t, const Ints &position) {
@@ -232,7 +232,7 @@ HostTensor averagePoolGrad(const Evaluation &e) {
   const Ints &shape = e.ints("input_shape");
   Window w = window(e, shape, e.ints("kernel"));
   std::vector<double> counts = windowCounts(e, w);
-  RealResult dx(e.type);
+  RealResult dx(e.type, 0);
   double *result = dx.data();
   forEachPlane(shape, w, [&](int64_t to, int64_t from) {
     forEachIndex(w.kernel, [&](int64_t, const Ints &position) {

@@ -3,6 +3,7 @@
 #include "runtime/check/reference/evaluation.h"
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace cleave::runtime {
 namespace {
@@ -163,7 +164,7 @@ HostTensor sum(const Evaluation &e) {
   e.check(!e.operands.empty(), "needs an operand");
   int64_t count = elementCount(e.type.shape);
   if (isFloat(e.type.dtype)) {
-    RealResult result(e.type);
+    RealResult result(e.type, 0);
     double *out = result.data();
     for (const HostTensor *operand : e.operands) {
       Reals values(*operand);
@@ -181,12 +182,14 @@ HostTensor sum(const Evaluation &e) {
 
 HostTensor where(const Evaluation &e) {
   checkShapes(e, 3);
-  std::vector<int64_t> condition = e.operand(0).integers();
-  HostTensor a = e.operand(1).converted(e.type.dtype), b = e.operand(2).converted(e.type.dtype);
-  int64_t bytes = byteSize(e.type.dtype);
-  for (size_t i = 0; i < condition.size(); ++i)
-    if (!condition[i]) std::copy_n(b.data.begin() + i * bytes, bytes, a.data.begin() + i * bytes);
-  return a;
+  const AsType condition(e.operand(0), plan::BOOL), yes(e.operand(1), e.type.dtype), no(e.operand(2), e.type.dtype);
+  HostTensor result = HostTensor::unset(e.type.dtype, e.type.shape);
+  const auto *isTrue = condition->as<uint8_t>();
+  const int64_t bytes = byteSize(e.type.dtype);
+  forEachElement(result.elements(), [&](int64_t i) {
+    std::memcpy(&result.data[i * bytes], &(isTrue[i] ? yes : no)->data[i * bytes], bytes);
+  });
+  return result;
 }
 
 HostTensor cast(const Evaluation &e) {
@@ -200,10 +203,9 @@ HostTensor constant(const Evaluation &e) {
   HostTensor value = std::get<HostTensor>(found->second).converted(e.type.dtype);
   if (value.shape == e.type.shape) return value;
   e.check(value.elements() == 1, "has a value that is neither of the result's shape nor a splat");
-  HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
-  int64_t bytes = byteSize(e.type.dtype);
-  for (size_t at = 0; at < result.data.size(); at += bytes)
-    std::copy_n(value.data.begin(), bytes, result.data.begin() + at);
+  HostTensor result = HostTensor::unset(e.type.dtype, e.type.shape);
+  copyStrided(value.data.data(), 0, Ints(e.type.shape.size(), 0), e.type.shape, byteSize(e.type.dtype),
+              result.data.data());
   return result;
 }
 
@@ -213,7 +215,7 @@ HostTensor iota(const Evaluation &e) {
   int64_t stride = rowMajorStrides(e.type.shape)[dim], size = e.type.shape[dim], count = elementCount(e.type.shape);
   std::vector<int64_t> values(count);
   forEachElement(count, [&](int64_t i) { values[i] = i / stride % size; });
-  HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
+  HostTensor result = HostTensor::unset(e.type.dtype, e.type.shape);
   result.setIntegers(values.data());
   return result;
 }

@@ -7,6 +7,14 @@ namespace cleave::runtime {
 
 namespace {
 
+// visit(row) for rows of so many bytes, on all threads.
+template <typename Visit> void forEachRow(int64_t rows, int64_t bytes, Visit visit) {
+  parallelFor(rows, std::max<int64_t>(1, elementsAtATime / std::max<int64_t>(1, bytes)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) visit(i);
+              });
+}
+
 template <typename Element> void copyRow(const std::byte *source, int64_t step, int64_t count, std::byte *target) {
   const auto *from = reinterpret_cast<const Element *>(source);
   auto *to = reinterpret_cast<Element *>(target);
@@ -36,17 +44,18 @@ void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, c
 namespace {
 
 // Movement keeps values: the operand in the result's element type (F32 becomes F64 under Precision::Double).
-HostTensor operandAsResult(const Evaluation &e, size_t i) { return e.operand(i).converted(e.type.dtype); }
+AsType operandAsResult(const Evaluation &e, size_t i) { return {e.operand(i), e.type.dtype}; }
 
 HostTensor reshape(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  HostTensor x = e.operand(0).converted(e.type.dtype);
   e.check(x.elements() == elementCount(e.type.shape), "changes the number of elements");
   x.shape = e.type.shape;
   return x;
 }
 
 HostTensor transpose(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &x = *operand;
   const Ints &perm = e.ints("perm");
   e.check(perm.size() == x.shape.size(), "needs a perm entry for each dimension");
   Ints strides = rowMajorStrides(x.shape), picked, shape;
@@ -55,13 +64,14 @@ HostTensor transpose(const Evaluation &e) {
     picked.push_back(strides[d]);
     shape.push_back(x.shape[d]);
   }
-  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  HostTensor result = HostTensor::unset(x.dtype, shape);
   copyStrided(x.data.data(), 0, picked, shape, byteSize(x.dtype), result.data.data());
   return result;
 }
 
 HostTensor broadcast(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &x = *operand;
   const Ints &dims = e.ints("dims"), &shape = e.ints("shape");
   e.check(dims.size() == x.shape.size(), "needs a dims entry for each dimension of x");
   Ints strides = rowMajorStrides(x.shape), spread(shape.size(), 0);
@@ -70,13 +80,14 @@ HostTensor broadcast(const Evaluation &e) {
             "has dims that do not fit");
     spread[dims[d]] = strides[d];
   }
-  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  HostTensor result = HostTensor::unset(x.dtype, shape);
   copyStrided(x.data.data(), 0, spread, shape, byteSize(x.dtype), result.data.data());
   return result;
 }
 
 HostTensor slice(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &x = *operand;
   const Ints &starts = e.ints("starts"), &sizes = e.ints("sizes"), &steps = e.ints("steps");
   size_t rank = x.shape.size();
   e.check(starts.size() == rank && sizes.size() == rank && steps.size() == rank, "needs an entry for each dimension");
@@ -88,42 +99,44 @@ HostTensor slice(const Evaluation &e) {
     offset += starts[d] * strides[d];
     strides[d] *= steps[d];
   }
-  HostTensor result = HostTensor::zeros(x.dtype, sizes);
+  HostTensor result = HostTensor::unset(x.dtype, sizes);
   copyStrided(x.data.data(), offset, strides, sizes, byteSize(x.dtype), result.data.data());
   return result;
 }
 
 HostTensor roll(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &x = *operand;
   int64_t dim = e.integer("dim"), distance = e.integer("distance");
   e.check(dim >= 0 && dim < int64_t(x.shape.size()), "has no such dimension");
   int64_t size = x.shape[dim], inner = byteSize(x.dtype);
   for (size_t d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
-  HostTensor result = HostTensor::zeros(x.dtype, x.shape);
+  HostTensor result = HostTensor::unset(x.dtype, x.shape);
   if (inner == 0 || size == 0) return result;
-  for (int64_t row = 0, rows = int64_t(x.data.size()) / inner; row < rows; ++row) {
+  forEachRow(int64_t(x.data.size()) / inner, inner, [&](int64_t row) {
     int64_t from = row % size, to = ((from + distance) % size + size) % size;
     std::memcpy(&result.data[(row - from + to) * inner], &x.data[row * inner], inner);
-  }
+  });
   return result;
 }
 
 HostTensor pad(const Evaluation &e) {
-  HostTensor x = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &x = *operand;
   const Ints &low = e.ints("low"), &high = e.ints("high"), &interior = e.ints("interior");
   size_t rank = x.shape.size();
   e.check(low.size() == rank && high.size() == rank && interior.size() == rank, "needs an entry for each dimension");
   Ints shape;
   for (size_t d = 0; d < rank; ++d)
     shape.push_back(low[d] + high[d] + x.shape[d] + std::max<int64_t>(x.shape[d] - 1, 0) * interior[d]);
-  HostTensor value = HostTensor::ofReals(x.dtype, {}, {e.real("value")}), result = HostTensor::zeros(x.dtype, shape);
+  HostTensor value = HostTensor::ofReals(x.dtype, {}, {e.real("value")}), result = HostTensor::unset(x.dtype, shape);
   int64_t bytes = byteSize(x.dtype);
-  for (size_t at = 0; at < result.data.size(); at += bytes) std::memcpy(&result.data[at], value.data.data(), bytes);
-  Ints strides = rowMajorStrides(shape);
-  forEachIndex(x.shape, [&](int64_t linear, const Ints &index) {
+  forEachElement(result.elements(), [&](int64_t i) { std::memcpy(&result.data[i * bytes], value.data.data(), bytes); });
+  const Ints strides = rowMajorStrides(shape), own = rowMajorStrides(x.shape);
+  forEachElement(x.elements(), [&](int64_t i) {
     int64_t to = 0;
-    for (size_t d = 0; d < rank; ++d) to += (low[d] + index[d] * (1 + interior[d])) * strides[d];
-    std::memcpy(&result.data[to * bytes], &x.data[linear * bytes], bytes);
+    for (size_t d = 0; d < rank; ++d) to += (low[d] + i / own[d] % x.shape[d] * (1 + interior[d])) * strides[d];
+    std::memcpy(&result.data[to * bytes], &x.data[i * bytes], bytes);
   });
   return result;
 }
@@ -144,16 +157,18 @@ AxisView viewAxis(const Evaluation &e, const Ints &shape, int64_t axis) {
 HostTensor concat(const Evaluation &e) {
   int64_t axis = e.integer("axis");
   AxisView whole = viewAxis(e, e.type.shape, axis);
-  HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
+  HostTensor result = HostTensor::unset(e.type.dtype, e.type.shape);
   int64_t bytes = byteSize(e.type.dtype) * whole.inner, start = 0;
   for (size_t i = 0; i < e.operands.size(); ++i) {
-    HostTensor part = operandAsResult(e, i);
+    const AsType operand = operandAsResult(e, i);
+    const HostTensor &part = *operand;
     AxisView view = viewAxis(e, part.shape, axis);
     e.check(view.outer == whole.outer && view.inner == whole.inner && start + view.size <= whole.size,
             "has operands that do not fit together");
-    for (int64_t o = 0; o < view.outer; ++o)
+    forEachRow(view.outer, view.size * bytes, [&](int64_t o) {
       std::copy_n(part.data.begin() + o * view.size * bytes, view.size * bytes,
                   result.data.begin() + (o * whole.size + start) * bytes);
+    });
     start += view.size;
   }
   e.check(start == whole.size, "has operands that do not fill the result");
@@ -183,7 +198,8 @@ BatchedIndices batchedIndices(const Evaluation &e, const HostTensor &indices, co
 }
 
 HostTensor gather(const Evaluation &e) {
-  HostTensor table = operandAsResult(e, 0);
+  const AsType operand = operandAsResult(e, 0);
+  const HostTensor &table = *operand;
   std::vector<int64_t> indices = e.operand(1).integers();
   int64_t axis = e.integer("axis");
   AxisView view = viewAxis(e, table.shape, axis);
@@ -191,9 +207,9 @@ HostTensor gather(const Evaluation &e) {
   Ints shape(table.shape.begin(), table.shape.begin() + axis);
   shape.insert(shape.end(), e.operand(1).shape.begin() + batched.dims, e.operand(1).shape.end());
   shape.insert(shape.end(), table.shape.begin() + axis + 1, table.shape.end());
-  HostTensor result = HostTensor::zeros(table.dtype, shape);
+  HostTensor result = HostTensor::unset(table.dtype, shape);
   int64_t bytes = byteSize(table.dtype) * view.inner;
-  auto target = result.data.begin();
+  auto *target = result.data.begin();
   for (int64_t o = 0; o < view.outer; ++o)
     for (int64_t index : batched.of(indices, o)) {
       std::copy_n(table.data.begin() + (o * view.size + row(e, index, view.size)) * bytes, bytes, target);
@@ -210,7 +226,7 @@ HostTensor scatterAdd(const Evaluation &e) {
   const BatchedIndices batched = batchedIndices(e, e.operand(0), view);
   e.check(updates.elements() == view.outer * batched.each * view.inner, "has updates of the wrong shape");
   Reals values(updates);
-  RealResult result(e.type);
+  RealResult result(e.type, 0);
   double *out = result.data();
   int64_t from = 0;
   for (int64_t o = 0; o < view.outer; ++o)

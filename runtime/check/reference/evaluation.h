@@ -25,42 +25,33 @@ struct Evaluation {
   void check(bool holds, const std::string &what) const; // throws EvaluationError
 };
 
-// Read access to a tensor's elements as doubles, without a copy where it is F64 already.
+// Read access to a tensor's elements as doubles.
 class Reals {
 public:
-  explicit Reals(const HostTensor &t) {
-    if (t.dtype == plan::F64)
-      values = t.as<double>();
-    else {
-      held = t.reals();
-      values = held.data();
-    }
-  }
+  explicit Reals(const HostTensor &t) : doubles(t, plan::F64), values(doubles->as<double>()) {}
+  Reals(const Reals &) = delete;
   double operator[](int64_t i) const { return values[i]; }
   const double *data() const { return values; }
 
 private:
-  std::vector<double> held;
+  AsType doubles;
   const double *values;
 };
 
-// Makes a result: computes in doubles, stores rounded to the type.
+// Makes a result: computes in doubles, stores rounded to the type. Without `fill` every element is to be written.
 class RealResult {
 public:
-  explicit RealResult(const TensorType &type, double fill = 0) : tensor(HostTensor::zeros(type.dtype, type.shape)) {
-    if (type.dtype == plan::F64 && fill == 0) return;
-    held.assign(tensor.elements(), fill);
+  explicit RealResult(const TensorType &type) : dtype(type.dtype), doubles(HostTensor::unset(plan::F64, type.shape)) {}
+  RealResult(const TensorType &type, double fill) : RealResult(type) {
+    double *to = data();
+    forEachElement(doubles.elements(), [&](int64_t i) { to[i] = fill; });
   }
-  double *data() { return held.empty() ? tensor.as<double>() : held.data(); }
-  double &operator[](int64_t i) { return data()[i]; }
-  HostTensor finish() {
-    if (!held.empty()) tensor.setReals(held.data());
-    return std::move(tensor);
-  }
+  double *data() { return doubles.as<double>(); }
+  HostTensor finish() { return dtype == plan::F64 ? std::move(doubles) : doubles.converted(dtype); }
 
 private:
-  HostTensor tensor;
-  std::vector<double> held;
+  DType dtype;
+  HostTensor doubles;
 };
 
 // Calls visit(linear index, multi-index) for every element of `shape`, row-major.

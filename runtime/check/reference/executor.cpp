@@ -1,8 +1,10 @@
 #include "runtime/check/reference/executor.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
@@ -12,6 +14,18 @@ namespace {
 
 bool isInner(const std::string &op) { return op == "Read" || op == "Write" || op == "Constant"; }
 
+TensorType typeOf(const plan::GraphValue &value) {
+  return {value.dtype(), {value.shape().begin(), value.shape().end()}};
+}
+
+// A constant of one element that stands for all.
+bool isSplat(const plan::Graph &graph, const plan::GraphNode &node) {
+  auto value = node.attributes().find("value");
+  if (node.op() != "Constant" || value == node.attributes().end()) return false;
+  const TensorType type = typeOf(graph.values(node.results(0)));
+  return elementCount(type.shape) != 1 && value->second.tensor().size() == static_cast<size_t>(byteSize(type.dtype));
+}
+
 std::string describe(const TensorType &type) {
   return fmt::format("{}[{}]", plan::DType_Name(type.dtype), fmt::join(type.shape, ","));
 }
@@ -19,8 +33,7 @@ std::string describe(const TensorType &type) {
 } // namespace
 
 TensorType ReferenceExecutor::typeOf(int32_t value) const {
-  const plan::GraphValue &proto = graph->values(value);
-  TensorType type{proto.dtype(), {proto.shape().begin(), proto.shape().end()}};
+  TensorType type = runtime::typeOf(graph->values(value));
   type.dtype = heldAs(type.dtype, precision);
   return type;
 }
@@ -45,18 +58,14 @@ Status ReferenceExecutor::prepareNode(const plan::GraphNode &proto, Node &node) 
   node.proto = &proto;
   for (int32_t result : proto.results()) node.types.push_back(typeOf(result));
   for (const auto &[name, attribute] : proto.attributes()) {
-    if (!attribute.tensor().empty()) { // a splat is one element
-      const plan::GraphValue &declared = graph->values(proto.results(0));
-      HostTensor value = HostTensor::zeros(declared.dtype(), {declared.shape().begin(), declared.shape().end()});
+    if (!attribute.tensor().empty()) {
+      const TensorType type = runtime::typeOf(graph->values(proto.results(0)));
+      HostTensor value = HostTensor::unset(type.dtype, isSplat(*graph, proto) ? Ints{} : type.shape);
       const std::string &bytes = attribute.tensor();
-      size_t element = static_cast<size_t>(byteSize(value.dtype));
-      if (bytes.size() != value.data.size() && bytes.size() != element)
+      if (bytes.size() != value.data.size())
         return inputError(fmt::format("reference graph: constant '{}' has {} bytes, its type {} needs {}", proto.name(),
-                                      bytes.size(), describe(value.type()), value.data.size()));
-      if (bytes.size() == value.data.size())
-        std::memcpy(value.data.data(), bytes.data(), bytes.size());
-      else
-        for (size_t at = 0; at < value.data.size(); at += element) std::memcpy(&value.data[at], bytes.data(), element);
+                                      bytes.size(), describe(type), value.data.size()));
+      std::memcpy(value.data.data(), bytes.data(), bytes.size());
       node.attributes[name] = value.dtype == node.types[0].dtype ? std::move(value) : value.converted(plan::F64);
     } else if (attribute.floats_size() > 0) {
       node.attributes[name] = attribute.floats(0);
@@ -75,14 +84,23 @@ Status ReferenceExecutor::prepare(const plan::GraphFunction &proto) {
   for (int32_t index : proto.nodes()) {
     CLEAVE_RETURN_IF_ERROR(prepareNode(graph->nodes(index), function.nodes.emplace_back()));
   }
-  // From the last node to the first: the first use met is the last of the run. Outputs are kept.
+  for (size_t n = 0; n < function.nodes.size(); ++n)
+    if (const plan::GraphNode &node = *function.nodes[n].proto; node.op() == "Broadcast" || isSplat(*graph, node))
+      function.repeated[node.results(0)] = n;
+  // From the last node to the first: the first use met is the last of the run. Outputs are kept. Who reads a repeated
+  // value reads its operands.
   std::set<int32_t> seen;
-  for (const plan::GraphOutput &output : proto.outputs()) seen.insert(output.value());
+  auto see = [&](auto &self, int32_t value, Node *last) -> void {
+    if (auto repeated = function.repeated.find(value); repeated != function.repeated.end())
+      for (int32_t operand : function.nodes[repeated->second].proto->operands()) self(self, operand, last);
+    else if (seen.insert(value).second && last)
+      last->lastUses.push_back(value);
+  };
+  for (const plan::GraphOutput &output : proto.outputs()) see(see, output.value(), nullptr);
   for (auto node = function.nodes.rbegin(); node != function.nodes.rend(); ++node) {
-    for (int32_t result : node->proto->results())
-      if (seen.insert(result).second) node->lastUses.push_back(result); // never used
-    for (int32_t operand : node->proto->operands())
-      if (seen.insert(operand).second) node->lastUses.push_back(operand);
+    if (function.repeated.contains(node->proto->results_size() ? node->proto->results(0) : -1)) continue;
+    for (int32_t result : node->proto->results()) see(see, result, &*node); // never used
+    for (int32_t operand : node->proto->operands()) see(see, operand, &*node);
   }
   functions[proto.name()] = std::move(function);
   return {};
@@ -106,8 +124,9 @@ Result<HostTensor> ReferenceExecutor::input(const plan::GraphInput &proto, const
     case plan::HostScalar::LEARNING_RATE:
       return HostTensor::ofReals(type.dtype, type.shape, {host.learningRate});
     case plan::HostScalar::ONE_MINUS_POWER:
-      return HostTensor::ofReals(type.dtype, type.shape,
-                                 {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped - scalar.since()))});
+      return HostTensor::ofReals(
+          type.dtype, type.shape,
+          {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped - scalar.since()))});
     case plan::HostScalar::STEP:
       return HostTensor::ofIntegers(type.dtype, type.shape,
                                     {static_cast<int64_t>(host.seed), host.step + (microbatch << 32)});
@@ -123,24 +142,65 @@ Result<HostTensor> ReferenceExecutor::input(const plan::GraphInput &proto, const
   return found->second.dtype == type.dtype ? found->second : found->second.converted(type.dtype);
 }
 
+// What the nodes of a function have made so far, and what is not theirs: state and constants.
+class ReferenceExecutor::Values {
+public:
+  Values(const Function &function, Precision precision) : function(function), precision(precision) {}
+
+  void hold(int32_t value, HostTensor tensor) { values[value] = &(made[value] = std::move(tensor)); }
+  void refer(int32_t value, const HostTensor &tensor) { values[value] = &tensor; }
+  void drop(int32_t value) {
+    values.erase(value);
+    made.erase(value);
+  }
+  bool isRepeated(int32_t value) const { return function.repeated.contains(value); }
+
+  // A value; one that repeats others is made in `room`.
+  Result<const HostTensor *> at(int32_t value, std::deque<HostTensor> &room) const {
+    auto repeated = function.repeated.find(value);
+    if (repeated == function.repeated.end()) return values.at(value);
+    CLEAVE_ASSIGN_OR_RETURN(auto results, evaluated(function.nodes[repeated->second], room));
+    return &room.emplace_back(std::move(results[0]));
+  }
+  Result<std::vector<HostTensor>> evaluated(const Node &node, std::deque<HostTensor> &room) const {
+    std::vector<const HostTensor *> operands;
+    for (int32_t operand : node.proto->operands()) {
+      CLEAVE_ASSIGN_OR_RETURN(const HostTensor *tensor, at(operand, room));
+      operands.push_back(tensor);
+    }
+    auto results = evaluate(node.proto->op(), operands, node.attributes, node.types, precision);
+    if (!results) return runError(fmt::format("node '{}': {}", node.proto->name(), results.status().message()));
+    return results;
+  }
+  // The value itself where nothing reads it any more, else a copy.
+  Result<HostTensor> take(int32_t value, bool isLast) {
+    if (auto own = made.find(value); isLast && own != made.end()) return std::move(own->second);
+    std::deque<HostTensor> room;
+    CLEAVE_ASSIGN_OR_RETURN(const HostTensor *tensor, at(value, room));
+    return *tensor;
+  }
+
+private:
+  const Function &function;
+  const Precision precision;
+  std::map<int32_t, HostTensor> made;
+  std::map<int32_t, const HostTensor *> values;
+};
+
 Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const NamedTensors &inputs, const HostValues &host,
                                             int64_t microbatch) {
   auto found = functions.find(name);
   if (found == functions.end()) return inputError(fmt::format("the reference graph has no function '{}'", name));
   const Function &function = found->second;
-  std::map<int32_t, HostTensor> made;
-  std::map<int32_t, const HostTensor *> values; // `made`, state and constants
-  auto hold = [&](int32_t value, HostTensor tensor) { values[value] = &(made[value] = std::move(tensor)); };
+  Values values(function, precision);
   for (const plan::GraphInput &proto : function.proto->inputs()) {
     CLEAVE_ASSIGN_OR_RETURN(HostTensor given, input(proto, inputs, host, microbatch));
-    hold(proto.value(), std::move(given));
+    values.hold(proto.value(), std::move(given));
   }
   NamedTensors written;
   for (const Node &node : function.nodes) {
     const plan::GraphNode &proto = *node.proto;
     if (progress) progress(microbatch, double(&node - function.nodes.data()) / double(function.nodes.size()));
-    std::vector<const HostTensor *> operands;
-    for (int32_t operand : proto.operands()) operands.push_back(values.at(operand));
     if (proto.op() == "Read") {
       auto tensor = state.find(proto.symbol());
       if (tensor == state.end()) return inputError(fmt::format("parameter '{}' has no value", proto.symbol()));
@@ -149,25 +209,28 @@ Result<NamedTensors> ReferenceExecutor::run(const std::string &name, const Named
         return inputError(fmt::format("parameter '{}' is {}, the graph reads {}", proto.symbol(),
                                       describe(tensor->second.type()), describe(type)));
       if (tensor->second.dtype == type.dtype)
-        values[proto.results(0)] = &tensor->second;
+        values.refer(proto.results(0), tensor->second);
       else
-        hold(proto.results(0), tensor->second.converted(type.dtype));
+        values.hold(proto.results(0), tensor->second.converted(type.dtype));
     } else if (proto.op() == "Write") {
-      written[proto.symbol()] = *operands[0];
+      const bool isLast = std::ranges::count(node.lastUses, proto.operands(0)) > 0;
+      CLEAVE_ASSIGN_OR_RETURN(written[proto.symbol()], values.take(proto.operands(0), isLast));
+    } else if (values.isRepeated(proto.results(0))) {
+      continue;
     } else if (proto.op() == "Constant") {
-      values[proto.results(0)] = &std::get<HostTensor>(node.attributes.at("value"));
+      values.refer(proto.results(0), std::get<HostTensor>(node.attributes.at("value")));
     } else {
-      auto results = evaluate(proto.op(), operands, node.attributes, node.types, precision);
-      if (!results) return runError(fmt::format("node '{}': {}", proto.name(), results.status().message()));
-      for (int i = 0; i < proto.results_size(); ++i) hold(proto.results(i), std::move((*results)[i]));
+      std::deque<HostTensor> room;
+      CLEAVE_ASSIGN_OR_RETURN(auto results, values.evaluated(node, room));
+      for (int i = 0; i < proto.results_size(); ++i)
+        values.hold(proto.results(i), std::move(results[static_cast<size_t>(i)]));
     }
-    for (int32_t done : node.lastUses) {
-      values.erase(done);
-      made.erase(done);
-    }
+    for (int32_t done : node.lastUses) values.drop(done);
   }
   NamedTensors outputs;
-  for (const plan::GraphOutput &output : function.proto->outputs()) outputs[output.name()] = *values.at(output.value());
+  for (const plan::GraphOutput &output : function.proto->outputs()) {
+    CLEAVE_ASSIGN_OR_RETURN(outputs[output.name()], values.take(output.value(), /*isLast=*/false));
+  }
   for (auto &[symbol, tensor] : written) state[symbol] = std::move(tensor);
   return outputs;
 }

@@ -62,7 +62,10 @@ private:
   struct Function {
     const plan::GraphFunction *proto = nullptr;
     std::vector<Node> nodes;
+    // Results of nodes that repeat what they read: made anew for each reader instead of kept for all of them.
+    std::map<int32_t, size_t> repeated; // by value: the node's place in `nodes`
   };
+  class Values;                             // of a function's run
   std::shared_ptr<const plan::Graph> graph; // nodes point into it
   Precision precision = Precision::AsTyped;
   std::map<std::string, Function> functions;

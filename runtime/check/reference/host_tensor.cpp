@@ -6,18 +6,26 @@
 
 namespace cleave::runtime {
 
-HostTensor HostTensor::zeros(DType dtype, std::vector<int64_t> shape) {
+HostTensor HostTensor::unset(DType dtype, std::vector<int64_t> shape) {
   HostTensor result{dtype, std::move(shape), {}};
-  result.data.resize(result.elements() * byteSize(dtype));
+  result.data = Buffer(static_cast<size_t>(result.elements() * byteSize(dtype)));
+  return result;
+}
+HostTensor HostTensor::zeros(DType dtype, std::vector<int64_t> shape) {
+  HostTensor result = unset(dtype, std::move(shape));
+  const int64_t element = byteSize(dtype);
+  parallelFor(result.elements(), elementsAtATime, [&](int64_t begin, int64_t end) {
+    std::memset(result.data.data() + begin * element, 0, static_cast<size_t>((end - begin) * element));
+  });
   return result;
 }
 HostTensor HostTensor::ofReals(DType dtype, std::vector<int64_t> shape, const std::vector<double> &values) {
-  HostTensor result = zeros(dtype, std::move(shape));
+  HostTensor result = unset(dtype, std::move(shape));
   result.setReals(values.data());
   return result;
 }
 HostTensor HostTensor::ofIntegers(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t> &values) {
-  HostTensor result = zeros(dtype, std::move(shape));
+  HostTensor result = unset(dtype, std::move(shape));
   result.setIntegers(values.data());
   return result;
 }
@@ -44,9 +52,8 @@ float roundedToOdd(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-template <typename Wide> std::vector<Wide> widen(const HostTensor &t) {
+template <typename Wide> void widen(const HostTensor &t, Wide *out) {
   int64_t count = t.elements();
-  std::vector<Wide> out(count);
   bool plain = visitElementType(t.dtype, [&](auto zero) {
     const auto *from = t.as<decltype(zero)>();
     forEachElement(count, [&](int64_t i) {
@@ -56,10 +63,14 @@ template <typename Wide> std::vector<Wide> widen(const HostTensor &t) {
         out[i] = static_cast<Wide>(from[i]);
     });
   });
-  if (plain) return out;
+  if (plain) return;
   forEachElement(count, [&](int64_t i) {
     out[i] = static_cast<Wide>(loadFloat(t.dtype, t.as<std::byte>() + i * byteSize(t.dtype)));
   });
+}
+template <typename Wide> std::vector<Wide> widened(const HostTensor &t) {
+  std::vector<Wide> out(static_cast<size_t>(t.elements()));
+  widen(t, out.data());
   return out;
 }
 
@@ -83,22 +94,24 @@ template <typename Wide> void narrow(HostTensor &t, const Wide *values) {
 }
 } // namespace
 
-std::vector<double> HostTensor::reals() const { return widen<double>(*this); }
-std::vector<int64_t> HostTensor::integers() const { return widen<int64_t>(*this); }
+std::vector<double> HostTensor::reals() const { return widened<double>(*this); }
+std::vector<int64_t> HostTensor::integers() const { return widened<int64_t>(*this); }
 void HostTensor::setReals(const double *values) { narrow(*this, values); }
 void HostTensor::setIntegers(const int64_t *values) { narrow(*this, values); }
 
 HostTensor HostTensor::converted(DType to) const {
   if (to == dtype) return *this;
-  HostTensor result = zeros(to, shape);
-  if (isFloat(dtype))
-    result.setReals(reals().data());
-  else if (dtype == plan::U64) {
-    const uint64_t *from = as<uint64_t>();
-    narrow(result, from);
-  } else {
+  HostTensor result = unset(to, shape);
+  if (isFloat(dtype) && to == plan::F64)
+    widen(*this, result.as<double>());
+  else if (dtype == plan::F64)
+    result.setReals(as<double>());
+  else if (isFloat(dtype))
+    result.setReals(converted(plan::F64).as<double>());
+  else if (dtype == plan::U64)
+    narrow(result, as<uint64_t>());
+  else
     result.setIntegers(integers().data());
-  }
   return result;
 }
 

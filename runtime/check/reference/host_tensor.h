@@ -7,9 +7,11 @@
 #pragma once
 #include "runtime/base/boxes.h"
 #include "runtime/base/threads/parallel.h"
+#include "runtime/check/reference/buffer.h"
 #include "runtime/plan/dtype.h"
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,8 +37,10 @@ struct TensorType {
 struct HostTensor {
   DType dtype = plan::DTYPE_INVALID;
   std::vector<int64_t> shape;
-  std::vector<std::byte> data;
+  Buffer data;
 
+  // Elements that are yet to be written.
+  static HostTensor unset(DType dtype, std::vector<int64_t> shape);
   static HostTensor zeros(DType dtype, std::vector<int64_t> shape);
   static HostTensor ofReals(DType dtype, std::vector<int64_t> shape, const std::vector<double> &values);
   static HostTensor ofIntegers(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t> &values);
@@ -54,6 +58,20 @@ struct HostTensor {
 
   template <typename T> T *as() { return reinterpret_cast<T *>(data.data()); }
   template <typename T> const T *as() const { return reinterpret_cast<const T *>(data.data()); }
+};
+
+// A tensor in an element type, without a copy where it has that already.
+class AsType {
+public:
+  AsType(const HostTensor &t, DType dtype) : given(t) {
+    if (t.dtype != dtype) held = t.converted(dtype);
+  }
+  const HostTensor &operator*() const { return held ? *held : given; }
+  const HostTensor *operator->() const { return &**this; }
+
+private:
+  const HostTensor &given;
+  std::optional<HostTensor> held;
 };
 
 } // namespace cleave::runtime

@@ -17,7 +17,9 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace cleave::runtime {
 namespace {
@@ -39,8 +41,22 @@ HostTensor randomInput(const plan::InputBinding &input, int64_t step, int64_t mi
   return tensor;
 }
 
+// What `add(own, i)` makes of the elements i of [0, count), over all threads: the same for any number of them.
+template <typename Value, typename Add, typename Join>
+Value combined(int64_t count, const Value &start, Add add, Join join) {
+  std::vector<Value> parts(static_cast<size_t>((count + elementsAtATime - 1) / elementsAtATime), start);
+  parallelFor(static_cast<int64_t>(parts.size()), 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      Value own = start;
+      for (int64_t i = part * elementsAtATime; i < std::min(count, (part + 1) * elementsAtATime); ++i) add(own, i);
+      parts[static_cast<size_t>(part)] = own;
+    }
+  });
+  return std::accumulate(parts.begin(), parts.end(), start, join);
+}
+
 HostTensor gather(Executor &executor, const plan::Parameter &parameter) {
-  HostTensor whole = HostTensor::zeros(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
+  HostTensor whole = HostTensor::unset(parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()});
   executor.gather(parameter, whole.data.data());
   return whole;
 }
@@ -68,15 +84,29 @@ std::string weightOf(const std::string &tensor) {
   return tensor;
 }
 
-// A tensor's numbers: those of 8 bits times the scales of their rows (runtime/plan/row_scales.h). `scales`: or null.
-std::vector<double> numbersOf(const HostTensor &tensor, const HostTensor *scales) {
-  std::vector<double> values = tensor.reals();
-  if (!scales || values.empty()) return values;
-  const std::vector<double> ofRows = scales->reals();
-  const size_t row = values.size() / ofRows.size();
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= ofRows[i / row];
-  return values;
-}
+// A tensor's numbers as doubles: those of 8 bits times the scales of their rows (runtime/plan/row_scales.h). `scales`:
+// or null.
+class Numbers {
+public:
+  Numbers(const HostTensor &tensor, const HostTensor *scales) : plain(tensor, plan::F64) {
+    if (!scales || tensor.elements() == 0) return;
+    const AsType ofRows(*scales, plan::F64);
+    const auto *factors = ofRows->as<double>(), *codes = plain->as<double>();
+    const int64_t row = tensor.elements() / scales->elements();
+    products.resize(static_cast<size_t>(tensor.elements()));
+    for (int64_t i = 0; i < tensor.elements(); ++i) products[static_cast<size_t>(i)] = codes[i] * factors[i / row];
+  }
+  const double *data() const { return products.empty() ? plain->as<double>() : products.data(); }
+
+private:
+  AsType plain;
+  std::vector<double> products;
+};
+// A tensor and its scales, or null.
+struct Scaled {
+  const HostTensor *tensor = nullptr, *scales = nullptr;
+  Numbers numbers() const { return {*tensor, scales}; }
+};
 const HostTensor *scalesOf(const NamedTensors &state, const std::string &tensor) {
   const auto found = state.find(rowScalesName(tensor));
   return found == state.end() ? nullptr : &found->second;
@@ -100,18 +130,21 @@ class NoiseMask {
 public:
   explicit NoiseMask(const NamedTensors &state) : state(state) {
     for (const auto &[name, tensor] : state)
-      if (name.rfind(prefix, 0) == 0)
-        for (double value : numbersOf(tensor, scalesOf(state, name))) largest = std::max(largest, std::abs(value));
+      if (name.rfind(prefix, 0) == 0) {
+        const Numbers moment(tensor, scalesOf(state, name));
+        const double *values = moment.data();
+        const double most = combined(
+            tensor.elements(), 0.0, [&](double &own, int64_t i) { own = std::max(own, std::abs(values[i])); },
+            [](double a, double b) { return std::max(a, b); });
+        largest = std::max(largest, most);
+      }
   }
-  // Empty: compare everything.
-  std::vector<bool> of(const std::string &parameter) const {
+  // The first moments of a parameter, of which those below `noise()` are noise; none: compare everything.
+  Scaled of(const std::string &parameter) const {
     auto moment = state.find(prefix + weightOf(parameter));
-    if (moment == state.end()) return {};
-    std::vector<bool> noise;
-    for (double value : numbersOf(moment->second, scalesOf(state, moment->first)))
-      noise.push_back(std::abs(value) < 1e-6 * largest);
-    return noise;
+    return moment == state.end() ? Scaled() : Scaled{&moment->second, scalesOf(state, moment->first)};
   }
+  double noise() const { return 1e-6 * largest; }
 
 private:
   static constexpr const char *prefix = "exp_avg/";
@@ -119,19 +152,43 @@ private:
   double largest = 0;
 };
 
-TensorComparison compareTensor(const std::string &name, const std::vector<double> &a, const std::vector<double> &b,
-                               const std::vector<bool> &noise, double scale) {
-  TensorComparison result{name};
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!noise.empty() && noise[i]) {
-      ++result.skipped;
-      continue;
-    }
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
+double sumOfSquares(const Scaled &scaled) {
+  const Numbers doubles = scaled.numbers();
+  const double *values = doubles.data();
+  return combined(
+      scaled.tensor->elements(), 0.0, [&](double &sum, int64_t i) { sum += values[i] * values[i]; },
+      std::plus<double>());
+}
+
+struct Sums {
+  double difference = 0, norm = 0; // of squares
+  int64_t skipped = 0;
+  friend Sums operator+(const Sums &a, const Sums &b) {
+    return {a.difference + b.difference, a.norm + b.norm, a.skipped + b.skipped};
   }
-  result.error = std::isfinite(difference) ? std::sqrt(difference) / std::max(std::sqrt(norm), scale) : INFINITY;
+};
+
+// `moments`: none, or the reference's first moments; where these are below `noise` nothing is compared.
+TensorComparison compareTensor(const std::string &name, const Scaled &split, const Scaled &reference,
+                               const Scaled &moments, double noise, double scale) {
+  TensorComparison result{name};
+  const Numbers own = split.numbers(), expected = reference.numbers(),
+                moment = moments.tensor ? moments.numbers() : reference.numbers();
+  const double *a = own.data(), *b = expected.data(), *m = moments.tensor ? moment.data() : nullptr;
+  const Sums sums = combined(
+      split.tensor->elements(), Sums{},
+      [&](Sums &sums, int64_t i) {
+        if (m && std::abs(m[i]) < noise) {
+          ++sums.skipped;
+          return;
+        }
+        sums.difference += (a[i] - b[i]) * (a[i] - b[i]);
+        sums.norm += b[i] * b[i];
+      },
+      std::plus<Sums>());
+  result.skipped = sums.skipped;
+  result.error =
+      std::isfinite(sums.difference) ? std::sqrt(sums.difference) / std::max(std::sqrt(sums.norm), scale) : INFINITY;
   return result;
 }
 
@@ -247,14 +304,15 @@ private:
     return isFilled && parameter.role() == plan::Parameter::RUNNING_STATISTIC;
   }
 
-  // The reference's state before a step: the split's, and what only the reference has.
-  Status takeState() {
+  // The reference's state before a step: the split's, as the split holds it, and what only the reference has.
+  NamedTensors takeState() {
+    NamedTensors before;
     for (const plan::Parameter &parameter : plan.parameters()) {
-      HostTensor &own = exact->state[parameter.name()];
-      if (parameter.snapshot() && !isAhead(parameter)) own = gather(*executor, parameter);
-      if (own.dtype == plan::F32) own = own.converted(plan::F64);
+      HostTensor &own = exact->state[parameter.name()], &given = before[parameter.name()];
+      given = parameter.snapshot() && !isAhead(parameter) ? gather(*executor, parameter) : own;
+      own = given.converted(heldAs(given.dtype, Precision::Double));
     }
-    return Status::ok();
+    return before;
   }
 
   using Pointers = std::vector<const std::byte *>;
@@ -280,8 +338,7 @@ private:
     current = step;
     const size_t count = lengthsOf(plan);
     CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
-    CLEAVE_RETURN_IF_ERROR(takeState());
-    NamedTensors before = exact->state;
+    const NamedTensors before = takeState();
     std::vector<NamedTensors> inputs = inputsOfStep(step);
     CLEAVE_ASSIGN_OR_RETURN(auto ran, runSplit(step, inputs));
     std::map<std::string, double> outputs = ran;
@@ -322,8 +379,7 @@ private:
     if (epsilonOf(plan) > 0)
       for (const plan::Parameter &parameter : plan.parameters())
         if (auto found = exact->state.find(parameter.name()); found != exact->state.end())
-          for (double value : numbersOf(found->second, scalesOf(exact->state, found->first)))
-            squares[kindOf(parameter)] += value * value;
+          squares[kindOf(parameter)] += sumOfSquares({&found->second, scalesOf(exact->state, found->first)});
     NoiseMask noise(exact->state);
     for (const plan::Parameter &parameter : plan.parameters()) {
       if (!isCompared(parameter)) continue;
@@ -339,8 +395,8 @@ private:
       }
       tensors.push_back(isAhead(parameter)
                             ? TensorComparison{.name = parameter.name()}
-                            : compareTensor(parameter.name(), numbersOf(whole, own ? &*own : nullptr),
-                                            numbersOf(reference, scales), maskOf(noise, parameter), scale));
+                            : compareTensor(parameter.name(), {&whole, own ? &*own : nullptr}, {&reference, scales},
+                                            momentsOf(noise, parameter), noise.noise(), scale));
       tensors.back().step = step;
       tensors.back().scale = scale;
     }
@@ -349,9 +405,9 @@ private:
   bool isCompared(const plan::Parameter &parameter) const {
     return parameter.snapshot() && isFloat(parameter.dtype()) && exact->state.contains(parameter.name());
   }
-  static std::vector<bool> maskOf(const NoiseMask &noise, const plan::Parameter &parameter) {
+  static Scaled momentsOf(const NoiseMask &noise, const plan::Parameter &parameter) {
     bool weight = parameter.role() == plan::Parameter::PARAMETER || weightOf(parameter.name()) != parameter.name();
-    return weight ? noise.of(parameter.name()) : std::vector<bool>{};
+    return weight ? noise.of(parameter.name()) : Scaled();
   }
 
   // How far the unsplit step itself is from its exact results when it is computed in float32.
@@ -370,11 +426,11 @@ private:
       for (const plan::Parameter &parameter : plan.parameters()) {
         if (!isCompared(parameter)) continue;
         TensorComparison &tensor = tensors[i++];
-        const auto numbers = [&](const NamedTensors &state) {
-          return numbersOf(state.at(tensor.name), scalesOf(state, tensor.name));
+        const auto scaled = [&](const NamedTensors &state) {
+          return Scaled{&state.at(tensor.name), scalesOf(state, tensor.name)};
         };
-        TensorComparison change = compareTensor(tensor.name, numbers(rounded->state), numbers(exact->state),
-                                                maskOf(noise, parameter), tensor.scale);
+        TensorComparison change = compareTensor(tensor.name, scaled(rounded->state), scaled(exact->state),
+                                                momentsOf(noise, parameter), noise.noise(), tensor.scale);
         tensor.sensitivity = std::max(tensor.sensitivity, change.error);
       }
     }
@@ -430,6 +486,7 @@ private:
 Result<Comparison> comparePlan(const plan::Plan &plan, const CompareOptions &options) {
   CallersThreads callers; // of the unsplit model's loops; those of the plan's devices are their own
   setThreads(threadsOfProcess());
+  const ReusedBuffers reused;
   return Comparer(plan, options).run();
 }
 

@@ -203,7 +203,7 @@ std::vector<HostTensor> KernelMachine::launch(plan::LaunchOp op, const std::vect
   std::vector<std::vector<std::byte>> memory;
   std::vector<void *> buffers;
   for (const HostTensor *operand : operands) {
-    memory.emplace_back(operand->data);
+    memory.emplace_back(operand->data.begin(), operand->data.end());
     memory.back().resize(operand->data.size() + guard, std::byte(0x5a));
   }
   std::vector<int> bufferOfResult;
@@ -219,8 +219,8 @@ std::vector<HostTensor> KernelMachine::launch(plan::LaunchOp op, const std::vect
       continue;
     }
     runtime::TensorType type = typeOf(op.getResults()[r].getType());
-    memory.emplace_back(HostTensor::zeros(type.dtype, type.shape).data);
-    std::fill(memory.back().begin(), memory.back().end(), std::byte(0x77));
+    memory.emplace_back(static_cast<size_t>(runtime::elementCount(type.shape) * runtime::byteSize(type.dtype)),
+                        std::byte(0x77));
     memory.back().resize(memory.back().size() + guard, std::byte(0x5a));
     bufferOfResult.push_back(memory.size() - 1);
   }
