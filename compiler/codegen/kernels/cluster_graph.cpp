@@ -204,7 +204,7 @@ void ClusterGraph::findWaiting() {
 
 // One that waits for the sign of a step that is skipped, and is of no rule that sums. Its gradient waits, too, and what
 // is made of it goes where it stays: made early, as the largest of a row would be, it would lie beside the old.
-bool ClusterGraph::isUpdateThatWaits(Operation *op) const { return waiting.contains(op) && ruleOf(op) == Attribute(); }
+bool ClusterGraph::isUpdateThatWaits(Operation *op) const { return waiting.contains(op) && ruleOf(op) == StringRef(); }
 
 // Bytes that must be kept for the op to run late, together with at most so many others that nothing else needs early.
 int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const {
