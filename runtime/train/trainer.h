@@ -100,8 +100,9 @@ public:
   // Adds the batch that is bound for it, or else `batches` of the samples that are held out, 0: all that fill a run.
   virtual Status evaluate(int64_t batches, EvaluationSums &sums) = 0;
   virtual const EvaluationRules &evaluationRules() const = 0;
-  // With localBatches the samples of the global batch that the arrays have, in their order; else none.
-  virtual std::vector<int64_t> localSamples() const = 0;
+  // With localBatches the samples of the global batch that the arrays have, in their order, of a step of this shape
+  // (step_shapes.h); else none.
+  virtual std::vector<int64_t> localSamples(size_t shape) const = 0;
 };
 
 Status train(const plan::Plan &plan, const TrainOptions &options);
