@@ -59,7 +59,7 @@ def _library():
             ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
             ("parameter_shape", ctypes.c_int, [handle, text, sizes, ctypes.c_int]),
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
-            ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
+            ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]), ("agree_on_more", ctypes.c_int, [handle, ctypes.c_int]),
             ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
             ("check_snapshot", ctypes.c_int, [text]), ("prometheus", text, [handle]),
             ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]),
@@ -171,7 +171,7 @@ class Trainer:
         """The loss and the recipe's `eval.metrics`, without training: {"loss": 0.21, "samples": 512, "metrics": {...}}.
 
         batches: how many of the samples that the recipe's data holds out are looked at, 0: all; or arrays as step() takes
-        them, a dictionary or an iterable of dictionaries, each a global batch.
+        them, a dictionary or an iterable of dictionaries, each a global batch. All processes give equally many.
         """
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
@@ -179,7 +179,7 @@ class Trainer:
             self._check(self._library.cleave_evaluate(self._handle, batches, 0))
         else:
             count, last = 0, -1 if self._library.cleave_ramped_shape(self._handle) < 0 else self._library.cleave_lengths(self._handle) - 1
-            for count, batch in enumerate([batches] if isinstance(batches, dict) else batches, 1):
+            for count, batch in enumerate(self._agreed([batches] if isinstance(batches, dict) else batches), 1):
                 arrays = {name: self._array(name, array, last) for name, array in batch.items()}
                 for name, array in arrays.items():
                     self._check(self._library.cleave_bind_evaluation(self._handle, name.encode(), array.ctypes.data, array.nbytes))
@@ -187,6 +187,20 @@ class Trainer:
             if count == 0:
                 raise CleaveError("there is no batch to evaluate", 2)
         return json.loads(self._library.cleave_evaluation(self._handle))
+
+    def _agreed(self, batches):
+        """The batches, where all processes have equally many; else CleaveError on all of them at once."""
+        batches = iter(batches)
+        while True:
+            try:
+                batch = next(batches, None)
+            except BaseException:
+                self._library.cleave_agree_on_more(self._handle, 0)  # the others go no further
+                raise
+            self._check(self._library.cleave_agree_on_more(self._handle, batch is not None))
+            if batch is None:
+                return
+            yield batch
 
     def _filled(self, arrays, stage):
         """The arrays, of whole batches; and the share of the samples that count."""

@@ -323,6 +323,10 @@ int cleave_agree(cleave_training *training, const char *failure) {
   return guarded(training, [&] { return training->trainer->agree(failure ? runError(failure) : Status::ok()); });
 }
 
+int cleave_agree_on_more(cleave_training *training, int has_more) {
+  return guarded(training, [&] { return training->trainer->agreeOnMore(has_more != 0); });
+}
+
 const char *cleave_error(const cleave_training *training) {
   return training ? training->error.c_str() : openError.c_str();
 }

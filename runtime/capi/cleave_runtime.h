@@ -140,6 +140,9 @@ int cleave_devices(const cleave_training *training, int64_t *devices, int most);
 /* All processes of the run call it, and wait for each other: 0 where `failure` is null on all of them; else the failure
  * of one is the error of all. */
 int cleave_agree(cleave_training *training, const char *failure);
+/* Likewise before each batch of an evaluation by arrays, and once after the last: an error of all where some processes
+ * have one more and others have not. */
+int cleave_agree_on_more(cleave_training *training, int has_more);
 
 /* Message and status of the last failure on this training; with null, of the last cleave_open of this thread. */
 const char *cleave_error(const cleave_training *training);

@@ -78,4 +78,11 @@ Status checkSameParts(ControlPlane &control, const SampleRange &own, const std::
   return Status::ok();
 }
 
+Status agreeOnMore(ControlPlane &control, bool hasMore, TimeLimit limit) {
+  CLEAVE_ASSIGN_OR_RETURN(bool agreed, control.allEqual(hasMore, limit));
+  if (agreed) return Status::ok();
+  return inputError(fmt::format("this process has {}, and another {}: all must give equally many",
+                                hasMore ? "a batch more" : "no further batch", hasMore ? "has none" : "has one"));
+}
+
 } // namespace cleave::runtime

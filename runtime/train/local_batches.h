@@ -27,4 +27,7 @@ Result<std::vector<SampleRange>> samplesRead(const plan::Plan &plan, const Execu
 Status checkSameParts(ControlPlane &control, const SampleRange &own, const std::map<std::string, std::string> &digests,
                       TimeLimit limit);
 
+// Before each batch, and once after the last: error, on all processes, where some have one more and others have not.
+Status agreeOnMore(ControlPlane &control, bool hasMore, TimeLimit limit);
+
 } // namespace cleave::runtime

@@ -44,6 +44,7 @@ public:
   int64_t totalSteps() const override { return total; }
   Status snapshot() override;
   Status agree(const Status &mine) override { return ofAll(mine); }
+  Status agreeOnMore(bool mine) override { return runtime::agreeOnMore(control(), mine, options.limits.step); }
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);

@@ -92,6 +92,8 @@ public:
   virtual Status snapshot() = 0;          // now
   // All processes call it: ok where it is on all of them, else the failure of one.
   virtual Status agree(const Status &mine) = 0;
+  // Whether processes go on with one batch more: error, on all, where some do and others do not.
+  virtual Status agreeOnMore(bool mine) = 0;
   virtual Executor &executor() = 0;
   // Binds a caller's array (the batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
