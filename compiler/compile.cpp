@@ -17,7 +17,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/printable.h"
 #include "runtime/plan/code_digest.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/plan/weight_files.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/sequence.h"
@@ -39,6 +39,7 @@ struct Planned {
   std::vector<std::string> notes, warnings;
   std::string imported = {};        // what the import rests on
   std::string samplesMeetAt = {};   // of several microbatches: Problem::samplesMeetAt
+  std::string noSmallerBatch = {};  // plan::Training::no_smaller_batch
   Pipeline::StepOptions built = {}; // of the step that code is made of
   // It is not the step of the whole batch as the model has it.
   bool isRebuilt() const {
@@ -106,6 +107,20 @@ Status settleDoubts(const CompileRequest &request, bool forCode, Planned &planne
   return Status::ok();
 }
 
+// Samples that fill a batch do not count where all losses ignore their labels, and no other sample sees them.
+std::string obstacleToSmallerBatch(const recipe::Recipe &recipe, const planner::Problem &problem) {
+  for (const recipe::Loss &loss : recipe.losses) {
+    const std::string kind = recipe::toString(loss.kind);
+    const bool isOfClasses = loss.kind == recipe::LossKind::SoftmaxCrossEntropy || loss.kind == recipe::LossKind::Nll;
+    if (!isOfClasses) return fmt::format("loss {} has no label that it ignores", kind);
+    if (loss.labels.output || (loss.labels.dtype && loss.labels.dtype->starts_with("float")))
+      return fmt::format("loss {} reads probabilities, none of which it ignores", kind);
+    if (!loss.ignoreIndex) return fmt::format("loss {} ignores no label: ignore_index is null", kind);
+  }
+  const std::string meets = problem.samplesMeetAt();
+  return meets.empty() ? "" : fmt::format("the samples of a batch meet at '{}'", meets);
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
@@ -126,6 +141,11 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(planned.problem.text(), request.problemFile));
+  planned.noSmallerBatch = obstacleToSmallerBatch(request.recipe, planned.problem);
+  if (request.recipe.data && request.recipe.data->lastBatch == recipe::LastBatch::Smaller &&
+      !planned.noSmallerBatch.empty())
+    return inputError(fmt::format("{}: data.last_batch cannot be smaller: {}; take repeat or drop",
+                                  request.recipe.at("data.last_batch"), planned.noSmallerBatch));
   planned.cluster = planner::usedBy(planned.problem, request.cluster);
   if (std::string left = annotations::pinResults(request.results, planned.problem, *constraints); !left.empty())
     planned.notes.push_back(left);
@@ -180,13 +200,13 @@ double flopsOf(const planner::Problem &problem) {
 }
 
 // Samples that are sequences count tokens: integer inputs of one dimension beside that of samples.
-int64_t tokensPerSample(const plan::Plan &plan) {
+int64_t tokensPerSample(const plan::Plan &plan, const std::string &suffix) {
   int64_t tokens = 0;
   for (const plan::Program &program : plan.programs())
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::InputBinding &input : fragment.inputs())
-        if (!input.label() && !input.without_samples() && input.buffer().dtype() == plan::I64 &&
-            input.global_shape_size() == 2)
+        if (runtime::suffixIn(fragment.name()) == suffix && !input.label() && !input.without_samples() &&
+            input.buffer().dtype() == plan::I64 && input.global_shape_size() == 2)
           tokens = std::max(tokens, input.global_shape(1 - static_cast<int>(input.sample_dim())));
   return tokens;
 }
@@ -196,12 +216,13 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_global_batch(planned.pipeline->batch());
   training.set_microbatches(planned.decision.microbatches);
   training.set_samples_meet_at(planned.samplesMeetAt);
+  training.set_no_smaller_batch(planned.noSmallerBatch);
   *training.mutable_lr() = recipe::planned(request.recipe.optimizer.lr);
   training.set_seed(request.recipe.seed);
   training.set_data_yaml(request.recipe.dataYaml());
   training.set_eval_yaml(request.recipe.evalYaml());
   training.set_flops_per_step(flopsOf(planned.problem));
-  training.set_tokens_per_sample(tokensPerSample(plan));
+  training.set_tokens_per_sample(tokensPerSample(plan, ""));
   training.set_steps_before(planned.pipeline->stepsBefore());
   std::string kinds;
   for (const recipe::Loss &loss : request.recipe.losses)
@@ -215,7 +236,7 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
     }
 }
 
-// Of one length's fragments: those that end with its suffix.
+// Of one shape's fragments: those that end with its suffix.
 void setRanges(const std::map<std::string, StepInput> &inputs, const std::string &suffix, plan::Plan &plan) {
   for (plan::Program &program : *plan.mutable_programs())
     for (plan::Fragment &fragment : *program.mutable_fragments())
@@ -229,35 +250,37 @@ void setRanges(const std::map<std::string, StepInput> &inputs, const std::string
           }
 }
 
-// A length of the sequence beside the longest.
-struct ShorterStep {
-  plan::SequenceLength length;
+// A shape of the step beside the last.
+struct OtherStep {
+  plan::StepShape shape;
   std::map<std::string, StepInput> inputs;
 };
 
-// The step of another length, split as the longest one, into its module.
-Result<ShorterStep> addLength(CompileRequest request, int64_t length, const Planned &planned) {
-  request.warn = [](const std::string &) {}; // the longest has told it
-  for (const std::string &dim : request.recipe.data->lengthDims) request.recipe.dims[dim] = length;
-  if (!request.irFolder.empty()) request.irFolder += fmt::format("/length-{}", length);
-  auto made = [&]() -> Result<ShorterStep> {
-    ShorterStep step;
+// The step with other sizes of dimensions, split as the last one, into its module. `what`: of the shape, for messages.
+Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, int64_t> &dims, plan::StepShape shape,
+                          const std::string &what, const Planned &planned) {
+  request.warn = [](const std::string &) {}; // the last has told it
+  for (const auto &[dim, size] : dims) request.recipe.dims[dim] = size;
+  const std::string suffix = runtime::suffixOf(shape);
+  if (!request.irFolder.empty()) request.irFolder += "/step" + suffix;
+  auto made = [&]() -> Result<OtherStep> {
+    OtherStep step{std::move(shape), {}};
     auto pipeline = std::make_unique<Pipeline>(request, *planned.pipeline);
     CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
     auto problem = pipeline->problem(1);
     if (!problem) return problem.status();
+    step.shape.set_global_batch(pipeline->batch());
     if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(request, planned.pipeline.get(), planned.built, pipeline));
     auto reference = pipeline->referenceGraph();
     if (!reference) return reference.status();
-    step.length.set_length(length);
-    step.length.set_flops_per_step(flopsOf(*problem));
-    step.length.set_reference_graph(std::move(*reference));
+    step.shape.set_flops_per_step(flopsOf(*problem));
+    step.shape.set_reference_graph(std::move(*reference));
     step.inputs = stepInputs(pipeline->step());
     CLEAVE_RETURN_IF_ERROR(pipeline->partition(planned.decision));
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, runtime::shorterSuffix(length)));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, suffix));
     return step;
   }();
-  if (!made) return Status(ErrorKind::Input, fmt::format("length {}: {}", length, made.status().message()));
+  if (!made) return Status(ErrorKind::Input, fmt::format("{}: {}", what, made.status().message()));
   return made;
 }
 
@@ -280,19 +303,40 @@ void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, Planne
   request.warn(planned.warnings.back());
 }
 
-// The steps of all lengths but the longest.
-Result<std::vector<ShorterStep>> addLengths(const CompileRequest &request, Planned &planned) {
-  std::vector<ShorterStep> added;
-  if (!request.recipe.data || request.recipe.data->lengths.size() < 2) return added;
+// The steps of all lengths but the longest, or of the stages of a ramp.
+Result<std::vector<OtherStep>> addSteps(const CompileRequest &request, Planned &planned) {
+  const recipe::Recipe &recipe = request.recipe;
+  std::vector<OtherStep> added;
+  const bool hasLengths = recipe.data && recipe.data->lengths.size() > 1;
+  if (!hasLengths && recipe.ramp.empty()) return added;
   if (planned.built.delayWeights)
-    return inputError(fmt::format("several lengths of sequences and schedule {}: its steps run into each other, and "
-                                  "each would need the length of the next; take another --schedule",
-                                  planned.decision.schedule));
-  const std::vector<int64_t> &lengths = request.recipe.data->lengths;
+    return inputError(fmt::format("{} and schedule {}: its steps run into each other, and "
+                                  "each would need the {} of the next; take another --schedule",
+                                  hasLengths ? "several lengths of sequences" : "a ramp", planned.decision.schedule,
+                                  hasLengths ? "length" : "batch"));
+  auto add = [&](const std::map<std::string, int64_t> &dims, const plan::StepShape &shape, const std::string &what) {
+    Result<OtherStep> step = addStep(request, dims, shape, what, planned);
+    if (step) added.push_back(std::move(*step));
+    return step ? Status::ok() : step.status();
+  };
+  for (const recipe::RampStage &stage : recipe.ramp) {
+    plan::StepShape shape;
+    shape.set_until(stage.until);
+    CLEAVE_RETURN_IF_ERROR(add(stage.dims, shape, fmt::format("{}: ramp, until step {}", stage.where, stage.until)));
+  }
+  if (!hasLengths) {
+    planned.notes.push_back(
+        "a step for each stage of the ramp, split as the last one: with parameters, state and scratch "
+        "memory in common");
+    return added;
+  }
+  const std::vector<int64_t> &lengths = recipe.data->lengths;
   for (size_t i = 0; i + 1 < lengths.size(); ++i) {
-    auto step = addLength(request, lengths[i], planned);
-    if (!step) return step.status();
-    added.push_back(std::move(*step));
+    plan::StepShape shape;
+    shape.set_length(lengths[i]);
+    std::map<std::string, int64_t> dims;
+    for (const std::string &dim : recipe.data->lengthDims) dims[dim] = lengths[i];
+    CLEAVE_RETURN_IF_ERROR(add(dims, shape, fmt::format("length {}", lengths[i])));
   }
   planned.notes.push_back(fmt::format("a step for each of the lengths {}, split as that of {}: with parameters, state "
                                       "and scratch memory in common",
@@ -300,9 +344,14 @@ Result<std::vector<ShorterStep>> addLengths(const CompileRequest &request, Plann
   return added;
 }
 
-void fillLengths(const CompileRequest &request, const std::vector<ShorterStep> &shorter, plan::Plan &plan) {
-  for (const ShorterStep &step : shorter) *plan.add_lengths() = step.length;
-  if (!shorter.empty()) plan.add_lengths()->set_length(request.recipe.data->lengths.back());
+// Those of the steps, and the last.
+void fillShapes(const CompileRequest &request, std::vector<OtherStep> &steps, plan::Plan &plan) {
+  for (OtherStep &step : steps) {
+    step.shape.set_tokens_per_sample(tokensPerSample(plan, runtime::suffixOf(step.shape)));
+    *plan.add_shapes() = step.shape;
+  }
+  if (!steps.empty())
+    plan.add_shapes()->set_length(request.recipe.ramp.empty() ? request.recipe.data->lengths.back() : 0);
 }
 
 // A folder ends in '/', so that it is known for one where it is missing.
@@ -346,8 +395,8 @@ Result<Compiled> compile(const CompileRequest &given) {
   if (!reference) return reference.status();
   const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
   CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
-  auto shorter = addLengths(request, *planned);
-  if (!shorter) return shorter.status();
+  auto others = addSteps(request, *planned);
+  if (!others) return others.status();
   const size_t known = planned->pipeline->warnings().size();
   auto generated = planned->pipeline->generate(planned->decision);
   if (!generated) return generated.status();
@@ -355,7 +404,7 @@ Result<Compiled> compile(const CompileRequest &given) {
     planned->warnings.push_back(planned->pipeline->warnings()[i]);
     request.warn(planned->warnings.back());
   }
-  fillLengths(request, *shorter, *generated);
+  fillShapes(request, *others, *generated);
   warnOfPacking(request, *generated, *planned);
   Compiled compiled{std::move(*generated), planned->report()};
   plan::Plan &plan = compiled.plan;
@@ -370,7 +419,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> missing, runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, "", plan);
-  for (const ShorterStep &step : *shorter) setRanges(step.inputs, runtime::shorterSuffix(step.length.length()), plan);
+  for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, planned->cluster);
   if (!missing.empty())

@@ -45,7 +45,7 @@
 #include "compiler/passes.h"
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/repeated_blocks.h"
-#include "compiler/sequence_lengths.h"
+#include "compiler/step_shapes.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/sample_place.h"
@@ -504,7 +504,7 @@ Status Pipeline::partition(const planner::Decision &decision) {
 
 Status Pipeline::add(Pipeline &other, const std::string &suffix) {
   return failed(joinRoutines(*module, *other.module, suffix))
-             ? other.failure("the routines of two lengths cannot be joined")
+             ? other.failure("the routines of two shapes cannot be joined")
              : Status::ok();
 }
 

@@ -13,6 +13,9 @@ constexpr Key all[] = {
   {"dims", "sizes of symbolic dimensions", ""},
   {"dims.*", "a dimension of this name. `batch` is the global batch, also for a model that was exported with a fixed one "
              "([models.md](models.md#where-samples-lie))", ""},
+  {"ramp", "a list of maps: the first steps have [smaller batches or shorter samples](#ramps)", "none"},
+  {"ramp.until", "the last step of a stage, counted from 1", "required"},
+  {"ramp.*", "size of a dimension of `dims` in the steps of the stage: `batch`, or another one, whose samples are cut", "that of `dims`"},
   {"loss", "required, unless the [model says](models.md#models-that-say-how-they-train) how it trains. A list of such maps: their [sum](#several-losses)", ""},
   {"loss.kind", "`softmax_cross_entropy`, `nll`, `multi_margin`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, `kl_div`, `hinge_embedding`, `cosine_embedding`, "
                 "`margin_ranking`, `triplet`, `ctc`, each PyTorch's loss of that name, or `output`: the graph computes the loss", "required"},
@@ -164,7 +167,7 @@ constexpr Key all[] = {
   {"data.train_split", "this leading part trains, and the rest evaluates", "1"},
   {"data.truncate", "`chars`, `tokens`: use so many symbols only; 0: all", "0"},
   {"data.shuffle", "`true`, `false`", "`true`"},
-  {"data.last_batch", "samples that fill no batch: `repeat` fills it with the epoch's first ones, `drop` leaves them out", "`repeat`"},
+  {"data.last_batch", "samples that fill no batch: `repeat` fills it with the epoch's first ones, `drop` leaves them out, `smaller` trains on them alone ([below](#data))", "`repeat`"},
   {"data.dtype", "`tokens`: `uint16`, `uint32`, `int32`, `int64`", "as the file says, else `uint16`"},
   {"data.samples", "`synthetic`: samples of an epoch", "1,024 batches"},
   {"data.size", "`images`: length of the shorter side before the middle is cut out", "as small as covers the model's input"},
@@ -181,7 +184,7 @@ constexpr Key all[] = {
   {"data.separator", "`tokens` of several lengths: the token that ends a sample", "required, but for files with an `.idx`"},
   {"data.pad", "what stands behind a sample's end, by input", "0; for labels a number that the loss ignores"},
   {"data.pad.*", "the number for this input", ""},
-  {"data.augment", "`images`, `cifar10`: what is changed at random in images that train ([below](#augmentation))", "none"},
+  {"data.augment", "`images`, `cifar10`, `arrays` of `uint8` images: what is changed at random in images that train ([below](#augmentation))", "none"},
   {"data.augment.random_resized_crop", "cuts out a part and scales it to the model's size, in place of scaling and cutting out the middle; `{}`: with torchvision's numbers", "none"},
   {"data.augment.random_resized_crop.scale", "the part of the image's area, from and to", "`[0.08, 1]`"},
   {"data.augment.random_resized_crop.ratio", "width to height, from and to", "`[0.75, 1.3333333333333333]`"},

@@ -21,6 +21,43 @@ void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
   }
 }
 
+// The stages in their order, each smaller than what `dims` has.
+void readRamp(MapReader &recipe, Source &source, const std::map<std::string, int64_t> &dims,
+              std::vector<RampStage> &ramp) {
+  if (!recipe.has("ramp")) return;
+  const YAML::Node stages = recipe.node("ramp");
+  if (!stages.IsSequence()) recipe.fail("ramp", "'ramp' must be a list of maps such as {until: 100, batch: 16}");
+  for (const auto &entry : stages) {
+    MapReader of(source, "ramp", entry);
+    RampStage &stage = ramp.emplace_back();
+    stage.where = of.where("until");
+    of.integer("until", stage.until, {.least = 1});
+    if (stage.until <= (ramp.size() > 1 ? ramp[ramp.size() - 2].until : 0))
+      of.fail("until", "'ramp.until' must be the stage's last step, and after that of the stage before");
+    for (const std::string &dim : of.keys()) {
+      if (dim == "until") continue;
+      auto whole = dims.find(dim);
+      if (whole == dims.end()) of.fail(dim, fmt::format("'ramp.{0}' grows to 'dims.{0}': give that, too", dim));
+      of.integer(dim, stage.dims[dim], {.least = 1, .most = static_cast<double>(whole->second)});
+    }
+    if (stage.dims.empty()) of.fail("until", "a stage of 'ramp' needs a dimension, such as {until: 100, batch: 16}");
+    of.finish();
+  }
+}
+
+// Shorter samples are the leading parts of whole ones.
+void checkRamp(const Recipe &recipe) {
+  for (const RampStage &stage : recipe.ramp) {
+    auto fail = [&](const std::string &why) { throw Fault{fmt::format("{}: {}", stage.where, why)}; };
+    if (recipe.data && recipe.data->lengths.size() > 1)
+      fail("'ramp' and several 'data.lengths' would both choose a step's shape: leave one out");
+    const bool isCut = stage.dims.size() > stage.dims.count("batch");
+    auto isImages = [](const Data &data) { return data.kind == DataKind::Images || data.kind == DataKind::Cifar10; };
+    if (isCut && recipe.data && (isImages(*recipe.data) || std::ranges::any_of(recipe.data->sources, isImages)))
+      fail("'ramp' of images takes 'batch' only: other dimensions would cut their corner out");
+  }
+}
+
 void readInitRule(MapReader &reader, InitRule &rule) {
   static const std::vector<std::string> kinds = {"normal",        "uniform",        "constant",      "zeros",
                                                  "ones",          "xavier_uniform", "xavier_normal", "kaiming_uniform",
@@ -128,6 +165,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   source.given = &recipe.given;
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
+  readRamp(reader, source, recipe.dims, recipe.ramp);
   if (reader.has("loss")) readLosses(reader, source, recipe.losses);
   readOptimizer(reader.map("optimizer"), source, recipe.optimizer);
   if (recipe.gives("optimizer.kind")) // else the model may have one
@@ -209,6 +247,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   }
   if (reader.has("eval")) readEval(source, reader.map("eval"), recipe.losses, recipe.eval.emplace());
   if (recipe.data && !recipe.data->lengths.empty()) findLengthDims(reader, recipe);
+  checkRamp(recipe);
   reader.finish();
   recipe.optimizer.where = recipe.at("optimizer");
   if (recipe.data) recipe.data->where = recipe.at("data");

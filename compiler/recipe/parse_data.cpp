@@ -132,8 +132,9 @@ void readAugment(MapReader reader, Data &data) {
 void readRandomness(MapReader &reader, Data &data) {
   const bool isImages = data.kind == DataKind::Images || data.kind == DataKind::Cifar10;
   if (reader.has("augment")) {
-    if (!isImages)
-      reader.fail("augment", fmt::format("'data.augment' is for images and cifar10, this is {}", toString(data.kind)));
+    if (!isImages && (data.kind != DataKind::Arrays || !data.lengths.empty()))
+      reader.fail("augment", fmt::format("'data.augment' is for images, cifar10 and arrays of images, this is {}",
+                                         toString(data.kind)));
     readAugment(reader.map("augment"), data);
   }
   reader.number("mixup", data.mixup, {.above = 0});
@@ -150,7 +151,7 @@ void readMap(Source &source, MapReader &reader, const std::string &recipeFile, D
 void readSource(Source &source, MapReader reader, const std::string &recipeFile, Data &data) {
   reader.number("weight", data.weight, {.least = 1e-6, .most = 1e6});
   readMap(source, reader, recipeFile, data);
-  for (const char *key : {"shuffle", "last_batch", "lengths", "augment", "mixup", "cutmix"})
+  for (const char *key : {"shuffle", "last_batch", "lengths", "mixup", "cutmix"})
     if (reader.has(key)) reader.fail(key, fmt::format("'{}' is not for one source of a mixture", key));
   if (data.kind != DataKind::Tokens && data.kind != DataKind::Arrays && data.kind != DataKind::Cifar10 &&
       data.kind != DataKind::Synthetic)

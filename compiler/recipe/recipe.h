@@ -72,7 +72,7 @@ enum class AdamForm { Pytorch, Onnx };
 enum class BiasCorrection { FromOne, FromZero, None };
 enum class MetricKind { Accuracy, TopK, F1, Confusion, MeanAbsoluteError, Perplexity, Mean };
 enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Mixture, Synthetic };
-enum class LastBatch { Repeat, Drop }; // of an epoch whose samples do not fill it
+enum class LastBatch { Repeat, Drop, Smaller }; // of an epoch whose samples do not fill it
 
 struct Labels {
   std::string name = "labels";      // the new model input
@@ -250,7 +250,7 @@ struct Data {
   std::optional<bool> causal;                // of lengths: whether a mask that is made is; none: of tokens it is
   std::optional<int64_t> separator;          // tokens: the token that ends a sample, where they have several lengths
   std::map<std::string, double> pad;         // of lengths: input or label name -> what stands behind a sample's end
-  std::optional<runtime::Augment> augment;   // images, cifar10
+  std::optional<runtime::Augment> augment;   // images, cifar10, arrays of images
   double mixup = 0, cutmix = 0;              // the alpha of each; 0: none
   std::vector<Data> sources;                 // of a mixture
   double weight = 1;                         // of a source
@@ -305,8 +305,16 @@ struct Fp8 {
   std::optional<std::vector<std::string>> keep; // globs of weights whose products stay in bf16; absent: the last ones
 };
 
+// The first steps of a training, with smaller dimensions than the recipe's.
+struct RampStage {
+  int64_t until = 0; // its last step, counted from 1
+  std::map<std::string, int64_t> dims;
+  std::string where;
+};
+
 struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
+  std::vector<RampStage> ramp;         // one after the other; empty: none
   // At least one; their sum is trained. Of a recipe without one, where the model says it: see model_training.h.
   std::vector<Loss> losses = {Loss()};
   Optimizer optimizer;

@@ -276,6 +276,16 @@ std::string Recipe::resolved() const {
   to.map("dims", [&] {
     for (const auto &[name, size] : dims) to.integer(name, size);
   });
+  if (!ramp.empty()) {
+    to.out << YAML::Key << "ramp" << YAML::Value << YAML::BeginSeq;
+    for (const RampStage &stage : ramp) {
+      to.out << YAML::BeginMap;
+      to.integer("until", stage.until);
+      for (const auto &[name, size] : stage.dims) to.integer(name, size);
+      to.out << YAML::EndMap;
+    }
+    to.out << YAML::EndSeq;
+  }
   writeLosses(to, *this);
   to.map("optimizer", [&] { to.of("optimizer", toString(optimizer.kind), [&] { writeOptimizer(to, optimizer); }); });
   if (clipNorm) to.number("clip_norm", *clipNorm);

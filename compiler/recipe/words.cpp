@@ -127,7 +127,8 @@ template <> std::span<const Word<MetricKind>> words() {
   return table;
 }
 template <> std::span<const Word<LastBatch>> words() {
-  static constexpr Word<LastBatch> table[] = {{LastBatch::Repeat, "repeat"}, {LastBatch::Drop, "drop"}};
+  static constexpr Word<LastBatch> table[] = {
+      {LastBatch::Repeat, "repeat"}, {LastBatch::Drop, "drop"}, {LastBatch::Smaller, "smaller"}};
   return table;
 }
 template <> std::span<const Word<DataKind>> words() {

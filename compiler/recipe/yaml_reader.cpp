@@ -188,9 +188,11 @@ const std::map<std::string, std::string> &otherWords() {
       {"optimizer.beta1", "both are in optimizer.betas: [0.9, 0.999]"},
       {"optimizer.max_grad_norm", "gradients are clipped by clip_norm, beside optimizer"},
       {"gradient_accumulation_steps", "accumulate gradients with --microbatches N"},
-      {"data.drop_last", "the key is data.last_batch: drop"},
-      {"smaller", "a step is compiled for one batch size: `repeat` fills the last batch, and `drop` leaves it out"},
+      {"data.drop_last", "the key is data.last_batch: drop, or smaller"},
       {"batch_size", "the global batch is dims: {batch: N}"},
+      {"rampup_batch_size", "a batch that grows is ramp: [{until: STEP, batch: N}]"},
+      {"batch_ramp", "a batch that grows is ramp: [{until: STEP, batch: N}]"},
+      {"curriculum", "samples that grow are ramp: [{until: STEP, seq: N}], with the name that dims has"},
   };
   return words;
 }

@@ -1,4 +1,5 @@
 """Finds and starts the command `cleave`; its errors become exceptions."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -18,6 +19,20 @@ def launched_rank():
     """This process' number, as its launcher tells it (runtime/engine/comm/launch.h); 0 of one that runs alone."""
     names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", *(["RANK"] if "WORLD_SIZE" in os.environ else []), "SLURM_PROCID")
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+
+
+# With these a launcher says that several processes are one run (runtime/engine/comm/launch.h).
+_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
+
+
+@contextlib.contextmanager
+def alone():
+    """What is computed meanwhile each process of a run computes by itself."""
+    kept = {name: os.environ.pop(name) for name in _LAUNCHED if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def run_program(main):

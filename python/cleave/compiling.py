@@ -4,7 +4,7 @@ import os
 import pathlib
 import tempfile
 
-from cleave._tool import CleaveError, run_tool
+from cleave._tool import CleaveError, alone, run_tool
 from cleave.check import ImportMismatch, check_import
 from cleave.export import export
 from cleave.reports import Comparison, Report
@@ -93,7 +93,8 @@ def compile(model, recipe, cluster, path=None, example=None, check=None, weights
         raise CleaveError("check=True computes a step of the module, and weights=False leaves its weights out", 2)
     file, result, failure = _exported(model, example, weights, path.parent), None, None
     if file is not model and weights and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
-        result, failure = _import_check(model, example, file, recipe)
+        with alone():
+            result, failure = _import_check(model, example, file, recipe)
     with tempfile.TemporaryDirectory() as scratch:
         run_tool("compile", file, "--recipe", _recipe(recipe, scratch), "--cluster", cluster, "-o", path,
                  *_flags({"import_check": result, **split}))

@@ -14,12 +14,14 @@ from cleave.training import Trainer, load_into
 
 
 def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", callbacks=(), snapshots=None, resume=False,
-        overwrite=False, **options):
+        overwrite=False, local_batches=False, **options):
     """Trains `module` on the batches of `loader`, such as a torch DataLoader, and loads the weights back into it.
 
     A batch is (inputs..., labels), or a dictionary of keyword inputs with `labels` among them, of tensors or NumPy arrays; where
     the module computes the loss (kind: output), all of it are inputs. All batches have one size, which is `dims.batch` unless the
-    recipe has it.
+    recipe has it; one of fewer samples, as the last of a DataLoader, trains where Trainer.step can take it.
+    Under mpirun, srun or torchrun each process calls fit with equal arguments; with local_batches its loader gives its own part of
+    each batch (Trainer.rank_samples), `dims.batch` is the global batch, and `snapshots` a folder that all of them see.
     callbacks: called as callback(trainer, metrics) after each step; the training ends where one returns True. snapshots,
     resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
     """
@@ -38,12 +40,14 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     names = Example(inputs).names(module)
     if isinstance(recipe, dict):
         batch = next((tensor.shape[0] for tensor in leaves if tensor.dim() > 0), 1)
+        if local_batches and "batch" not in (recipe.get("dims") or {}):
+            raise CleaveError("fit with local_batches needs the global batch in the recipe: dims: {batch: N}", 2)
         recipe = {**recipe, "dims": {"batch": batch, **(recipe.get("dims") or {})}}
     history = []
     with contextlib.ExitStack() as stack:
         folder = snapshots or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cleave-")), "snapshots")
         plan = compile(module, recipe, cluster, example=inputs if isinstance(inputs, dict) else tuple(inputs), **options)
-        trainer = stack.enter_context(Trainer(plan, snapshots=folder, resume=resume, overwrite=overwrite))
+        trainer = stack.enter_context(Trainer(plan, snapshots=folder, resume=resume, overwrite=overwrite, local_batches=local_batches))
         try:
             _train(trainer, module, names, itertools.chain([first], batches), loader, epochs, label, callbacks, history)
         finally:  # of a training that fails, too, what it has come to
@@ -67,12 +71,12 @@ def _step(trainer, module, names, batch, label, callbacks, history):
     """False where a callback ends the training."""
     inputs, target = _parts(batch, label)
     arrays = {**dict(zip(names, _leaves(module, inputs))), **({} if target is None else {label: target})}
-    for name, array in arrays.items():
-        wanted = trainer.inputs[name][1] if name in trainer.inputs else tuple(array.shape)
-        if array.shape and wanted and array.shape[0] != wanted[0]:
-            raise CleaveError(f"a batch of the loader has {array.shape[0]} samples, the plan's have {wanted[0]}; DataLoader's "
-                              "drop_last=True leaves an unfilled last batch out", 2)
-    history.append(trainer.step({name: array for name, array in arrays.items() if name in trainer.inputs}))
+    try:
+        history.append(trainer.step({name: array for name, array in arrays.items() if name in trainer.inputs}))
+    except CleaveError as error:
+        if "a step of fewer samples cannot be" not in str(error):
+            raise
+        raise CleaveError(f"{error}; DataLoader's drop_last=True leaves an unfilled last batch out", 2) from None
     return not any([callback(trainer, history[-1]) for callback in callbacks])
 
 

@@ -50,7 +50,7 @@ def _library():
     for name, result, arguments in [
             ("open", handle, [text, ctypes.POINTER(_Options)]), ("close", None, [handle]),
             ("input_name", text, [handle, ctypes.c_int]), ("input_type", text, [handle, ctypes.c_int]),
-            ("lengths", ctypes.c_int, [handle]),
+            ("lengths", ctypes.c_int, [handle]), ("ramped_shape", ctypes.c_int, [handle]),
             ("input_shape_at", ctypes.c_int, [handle, ctypes.c_int, ctypes.c_int, sizes, ctypes.c_int]),
             ("bind", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("step", ctypes.c_int, [handle, ctypes.POINTER(_Metrics)]), ("steps_done", ctypes.c_int64, [handle]),
@@ -59,10 +59,11 @@ def _library():
             ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
             ("parameter_shape", ctypes.c_int, [handle, text, sizes, ctypes.c_int]),
             ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
-            ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]),
+            ("snapshot", ctypes.c_int, [handle]), ("agree", ctypes.c_int, [handle, text]), ("agree_on_more", ctypes.c_int, [handle, ctypes.c_int]),
             ("devices", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("data_path", text, [text]),
             ("check_snapshot", ctypes.c_int, [text]), ("prometheus", text, [handle]),
-            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]), ("error", text, [handle]),
+            ("local_samples", ctypes.c_int, [handle, sizes, ctypes.c_int]),
+            ("filled_dimension", ctypes.c_int, [handle, text, ctypes.POINTER(ctypes.c_int), sizes]), ("error", text, [handle]),
             ("error_status", ctypes.c_int, [handle])]:
         function = getattr(library, "cleave_" + name)
         function.restype, function.argtypes = result, arguments
@@ -149,32 +150,37 @@ class Trainer:
         recipe's data. Metrics of the step.
 
         Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
-        that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them.
+        that are left out keep the arrays of the step before. Where the recipe has `data.lengths`, the arrays have one of them;
+        with a `ramp`, the sizes of the step's stage. All arrays of a step may have fewer samples, as the last ones of a
+        DataLoader, where the losses can ignore labels and no sample sees another: the means are theirs alone.
         """
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
-        for name, array in (inputs or {}).items():
-            array = self._array(name, array)
+        stage = self._library.cleave_ramped_shape(self._handle)
+        arrays, share = self._filled({name: self._array(name, array, stage, fills=True) for name, array in (inputs or {}).items()}, stage)
+        for name, array in arrays.items():
             self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
             self._bound[name] = array  # read during later steps
         metrics = _Metrics(ctypes.sizeof(_Metrics))
         self._check(self._library.cleave_step(self._handle, ctypes.byref(metrics)))
-        return Metrics(*(getattr(metrics, name) for name in Metrics._fields))
+        taken = Metrics(*(getattr(metrics, name) for name in Metrics._fields))
+        return taken if share == 1 else taken._replace(samples_per_second=taken.samples_per_second * share,
+                                                       tokens_per_second=taken.tokens_per_second * share)
 
     def evaluate(self, batches=0):
         """The loss and the recipe's `eval.metrics`, without training: {"loss": 0.21, "samples": 512, "metrics": {...}}.
 
         batches: how many of the samples that the recipe's data holds out are looked at, 0: all; or arrays as step() takes
-        them, a dictionary or an iterable of dictionaries, each a global batch.
+        them, a dictionary or an iterable of dictionaries, each a global batch. All processes give equally many.
         """
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
         if isinstance(batches, int):
             self._check(self._library.cleave_evaluate(self._handle, batches, 0))
         else:
-            count = 0
-            for count, batch in enumerate([batches] if isinstance(batches, dict) else batches, 1):
-                arrays = {name: self._array(name, array) for name, array in batch.items()}
+            count, last = 0, -1 if self._library.cleave_ramped_shape(self._handle) < 0 else self._library.cleave_lengths(self._handle) - 1
+            for count, batch in enumerate(self._agreed([batches] if isinstance(batches, dict) else batches), 1):
+                arrays = {name: self._array(name, array, last) for name, array in batch.items()}
                 for name, array in arrays.items():
                     self._check(self._library.cleave_bind_evaluation(self._handle, name.encode(), array.ctypes.data, array.nbytes))
                 self._check(self._library.cleave_evaluate(self._handle, 0, int(count > 1)))
@@ -182,16 +188,66 @@ class Trainer:
                 raise CleaveError("there is no batch to evaluate", 2)
         return json.loads(self._library.cleave_evaluation(self._handle))
 
-    def _array(self, name, array):
+    def _agreed(self, batches):
+        """The batches, where all processes have equally many; else CleaveError on all of them at once."""
+        batches = iter(batches)
+        while True:
+            try:
+                batch = next(batches, None)
+            except BaseException:
+                self._library.cleave_agree_on_more(self._handle, 0)  # the others go no further
+                raise
+            self._check(self._library.cleave_agree_on_more(self._handle, batch is not None))
+            if batch is None:
+                return
+            yield batch
+
+    def _filled(self, arrays, stage):
+        """The arrays, of whole batches; and the share of the samples that count."""
+        whole = {name: self._shapes[name][stage] for name in arrays}
+        if all(array.shape in (self._shapes[name] if stage < 0 else [whole[name]]) for name, array in arrays.items()):
+            return arrays, 1
+        filled, counts = {}, {}
+        for name, array in arrays.items():
+            is_label, label = ctypes.c_int(), ctypes.c_int64()
+            axis = self._library.cleave_filled_dimension(self._handle, name.encode(), ctypes.byref(is_label), ctypes.byref(label))
+            missing = whole[name][axis] - array.shape[axis]
+            counts[array.shape[axis]] = name
+            more = (np.full((*array.shape[:axis], missing, *array.shape[axis + 1:]), label.value, array.dtype) if is_label.value
+                    else np.repeat(array.take([0], axis), missing, axis))
+            filled[name] = np.concatenate([array, more], axis)
+            share = array.shape[axis] / whole[name][axis]
+        left = set(self.inputs) - set(arrays)
+        if len(counts) > 1 or left:
+            told = [f"{name!r} has {count}" for count, name in counts.items()] + [f"{name!r} is left out" for name in sorted(left)]
+            raise CleaveError(f"the inputs of a step have different numbers of samples: {', '.join(told)}", 2)
+        return filled, share
+
+    def _fills(self, name, array, shape):
+        """Whether the array has fewer samples than `shape`, and why it cannot serve."""
+        is_label, label = ctypes.c_int(), ctypes.c_int64()
+        differ = [axis for axis in range(len(shape)) if array.ndim == len(shape) and array.shape[axis] != shape[axis]]
+        if len(differ) != 1 or not 0 < array.shape[differ[0]] < shape[differ[0]]:
+            return False, ""
+        axis = self._library.cleave_filled_dimension(self._handle, name.encode(), ctypes.byref(is_label), ctypes.byref(label))
+        if axis >= 0:
+            return axis == differ[0], ""
+        return False, f"; a step of fewer samples cannot be: {self._library.cleave_error(self._handle).decode()}"
+
+    def _array(self, name, array, stage, fills=False):
+        """`stage`: of a ramp, which one's array it is; -1: there is no ramp. `fills`: it may have fewer samples."""
         if name not in self.inputs:
             raise CleaveError(f"the plan has no input {name!r}; its inputs are {', '.join(self.inputs)}", 2)
         dtype, _ = self.inputs[name]
-        shapes = self._shapes[name]
+        shapes = self._shapes[name] if stage < 0 else [self._shapes[name][stage]]
         if not isinstance(array, np.ndarray):
             array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
         if array.shape not in shapes:
             known = " or ".join(map(str, dict.fromkeys(shapes)))
-            raise CleaveError(f"input {name!r} has shape {known} in the plan and {array.shape} here", 2)
+            where = "in the plan" if stage < 0 else f"in step {self.steps_done + 1} of the ramp"
+            is_smaller, why = self._fills(name, array, shapes[-1]) if fills and len(shapes) == 1 else (False, "")
+            if not is_smaller:
+                raise CleaveError(f"input {name!r} has shape {known} {where} and {array.shape} here{why}", 2)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise CleaveError(f"input {name!r} is {np.dtype(dtype)} in the plan and {array.dtype} here", 2)
         return np.ascontiguousarray(array, dtype=dtype)

@@ -3,7 +3,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/plan/trust.h"
 #include "runtime/train/data/settings.h"
 #include "runtime/train/metric_values.h"
@@ -59,22 +59,22 @@ template <typename Body> int guardedAlone(Body &&body) {
 
 Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
 
-// Of the step of a length; null: no such input.
-const plan::InputBinding *inputOf(const cleave_training *training, int index, size_t length) {
-  if (!training || index < 0 || length >= lengthsOf(training->plan)) return nullptr;
-  std::vector<const plan::InputBinding *> inputs = inputsOf(training->plan, routineOf(training->plan, "step", length));
+// Of the step of a shape; null: no such input.
+const plan::InputBinding *inputOf(const cleave_training *training, int index, size_t shape) {
+  if (!training || index < 0 || shape >= shapesOf(training->plan)) return nullptr;
+  std::vector<const plan::InputBinding *> inputs = inputsOf(training->plan, routineOf(training->plan, "step", shape));
   return static_cast<size_t>(index) < inputs.size() ? inputs[static_cast<size_t>(index)] : nullptr;
 }
 
 const plan::InputBinding *inputOf(const cleave_training *training, int index) {
-  return training ? inputOf(training, index, lengthsOf(training->plan) - 1) : nullptr;
+  return training ? inputOf(training, index, shapesOf(training->plan) - 1) : nullptr;
 }
 
 // Of the arrays of a step.
-std::vector<int64_t> shapeOf(const cleave_training *training, const plan::InputBinding &input) {
+std::vector<int64_t> shapeOf(const cleave_training *training, const plan::InputBinding &input, size_t step) {
   std::vector<int64_t> shape(input.global_shape().begin(), input.global_shape().end());
   if (input.without_samples()) return shape;
-  const auto local = std::ssize(training->trainer->localSamples());
+  const auto local = std::ssize(training->trainer->localSamples(step));
   int64_t &samples = shape[size_t(input.sample_dim())];
   samples = local > 0 ? local : samples * microbatchesOf(training->plan, "step");
   return shape;
@@ -143,7 +143,7 @@ const char *cleave_input_name(const cleave_training *training, int index) {
 int64_t cleave_input_bytes(const cleave_training *training, int index) {
   const plan::InputBinding *input = inputOf(training, index);
   if (!input) return 0;
-  return elementCount(shapeOf(training, *input)) * byteSize(input->buffer().dtype());
+  return elementCount(shapeOf(training, *input, shapesOf(training->plan) - 1)) * byteSize(input->buffer().dtype());
 }
 
 const char *cleave_input_type(const cleave_training *training, int index) {
@@ -151,7 +151,12 @@ const char *cleave_input_type(const cleave_training *training, int index) {
   return input ? name(input->buffer().dtype()) : nullptr;
 }
 
-int cleave_lengths(const cleave_training *training) { return training ? int(lengthsOf(training->plan)) : 0; }
+int cleave_lengths(const cleave_training *training) { return training ? int(shapesOf(training->plan)) : 0; }
+
+int cleave_ramped_shape(const cleave_training *training) {
+  if (!training || !isRamp(training->plan)) return -1;
+  return int(rampedShape(training->plan, training->trainer->stepsDone()));
+}
 
 int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most) {
   return cleave_input_shape_at(training, index, cleave_lengths(training) - 1, sizes, most);
@@ -160,7 +165,7 @@ int cleave_input_shape(const cleave_training *training, int index, int64_t *size
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most) {
   const plan::InputBinding *input = length < 0 ? nullptr : inputOf(training, index, size_t(length));
   if (!input) return -1;
-  return copySizes(shapeOf(training, *input), sizes, most);
+  return copySizes(shapeOf(training, *input, size_t(length)), sizes, most);
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
@@ -169,8 +174,28 @@ int cleave_bind(cleave_training *training, const char *input, const void *data, 
   });
 }
 
+int cleave_filled_dimension(cleave_training *training, const char *input, int *is_label, int64_t *label) {
+  int dimension = -1;
+  const int status = guarded(training, [&] {
+    if (!input || !is_label || !label) return misuse("cleave_filled_dimension: null");
+    if (const std::string &why = training->plan.training().no_smaller_batch(); !why.empty()) return inputError(why);
+    for (const plan::InputBinding *one : inputsOf(training->plan, "step")) {
+      if (one->name() != input) continue;
+      if (one->without_samples()) return inputError(fmt::format("input '{}' has no samples", input));
+      if (one->label() && one->ignored_size() != 1) return inputError("the losses ignore no label in common");
+      *is_label = one->label() ? 1 : 0, *label = one->label() ? one->ignored(0) : 0;
+      dimension = static_cast<int>(one->sample_dim());
+      return Status::ok();
+    }
+    return misuse(fmt::format("cleave_filled_dimension: the plan has no input '{}'", input));
+  });
+  return status == 0 ? dimension : -1;
+}
+
 int cleave_local_samples(const cleave_training *training, int64_t *samples, int most) {
-  return training ? copySizes(training->trainer->localSamples(), samples, most) : 0;
+  if (!training) return 0;
+  return copySizes(training->trainer->localSamples(rampedShape(training->plan, training->trainer->stepsDone())),
+                   samples, most);
 }
 
 int cleave_step(cleave_training *training, cleave_metrics *metrics) {
@@ -296,6 +321,10 @@ int cleave_devices(const cleave_training *training, int64_t *devices, int most) 
 
 int cleave_agree(cleave_training *training, const char *failure) {
   return guarded(training, [&] { return training->trainer->agree(failure ? runError(failure) : Status::ok()); });
+}
+
+int cleave_agree_on_more(cleave_training *training, int has_more) {
+  return guarded(training, [&] { return training->trainer->agreeOnMore(has_more != 0); });
 }
 
 const char *cleave_error(const cleave_training *training) {

@@ -81,17 +81,23 @@ const char *cleave_input_type(const cleave_training *training, int index);
 /* Sizes of a global batch of it, the first `most` of them into `sizes`; returns how many there are, -1 beyond the last.
  */
 int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most);
-/* Where samples have several lengths (the recipe's data.lengths): how many, else 1; and the sizes of a global batch of
- * an input in the step of each, the shortest first. cleave_input_shape and cleave_input_bytes are the longest's. */
+/* Where steps have several shapes, by the recipe's data.lengths or ramp: how many, else 1; and the sizes of a global
+ * batch of an input in the step of each, the shortest or first one's first. cleave_input_shape and cleave_input_bytes
+ * are the last's. With a ramp cleave_ramped_shape says which one the next step takes, counted from 0; -1: no ramp. */
 int cleave_lengths(const cleave_training *training);
+int cleave_ramped_shape(const cleave_training *training);
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most);
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);
+/* A step of fewer samples than the plan's: the dimension of an input that counts samples, behind which it is filled up,
+ * labels with `*label`, which the loss ignores, where `*is_label` is 1, and others with what they have. -1: it cannot
+ * be, and cleave_error tells why. */
+int cleave_filled_dimension(cleave_training *training, const char *input, int *is_label, int64_t *label);
 /* With options.local_batches all of the above that speaks of a global batch speaks of this process' part of it: the
- * samples with these numbers, in this order, the first `most` of them into `samples`. Returns how many there are; 0:
- * arrays are global batches. Processes with equal numbers have to bind equal arrays, which the first step and every
- * hundredth compare. */
+ * next step's samples with these numbers, in this order, the first `most` of them into `samples`. Returns how many
+ * there are; 0: arrays are global batches. Processes with equal numbers have to bind equal arrays, which the first step
+ * and every hundredth compare. */
 int cleave_local_samples(const cleave_training *training, int64_t *samples, int most);
 
 /* One optimizer step. `metrics` may be null. */
@@ -134,6 +140,9 @@ int cleave_devices(const cleave_training *training, int64_t *devices, int most);
 /* All processes of the run call it, and wait for each other: 0 where `failure` is null on all of them; else the failure
  * of one is the error of all. */
 int cleave_agree(cleave_training *training, const char *failure);
+/* Likewise before each batch of an evaluation by arrays, and once after the last: an error of all where some processes
+ * have one more and others have not. */
+int cleave_agree_on_more(cleave_training *training, int has_more);
 
 /* Message and status of the last failure on this training; with null, of the last cleave_open of this thread. */
 const char *cleave_error(const cleave_training *training);

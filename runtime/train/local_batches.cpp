@@ -1,17 +1,19 @@
 #include "runtime/train/local_batches.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/step_shapes.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 namespace cleave::runtime {
+namespace {
 
-Result<SampleRange> samplesRead(const plan::Plan &plan, const Executor &executor) {
+Result<SampleRange> samplesReadBy(const plan::Plan &plan, const Executor &executor, const std::string &routine) {
   std::optional<SampleRange> all;
   std::string first;
-  for (const plan::InputBinding *input : inputsOf(plan, "step")) {
+  for (const plan::InputBinding *input : inputsOf(plan, routine)) {
     if (input->without_samples()) continue;
     const auto dim = static_cast<size_t>(input->sample_dim());
     std::vector<SampleRange> parts;
@@ -42,6 +44,17 @@ Result<SampleRange> samplesRead(const plan::Plan &plan, const Executor &executor
   return *all;
 }
 
+} // namespace
+
+Result<std::vector<SampleRange>> samplesRead(const plan::Plan &plan, const Executor &executor) {
+  std::vector<SampleRange> ranges;
+  for (size_t shape = 0; shape < shapesOf(plan); ++shape) {
+    CLEAVE_ASSIGN_OR_RETURN(SampleRange range, samplesReadBy(plan, executor, routineOf(plan, "step", shape)));
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
 Status checkSameParts(ControlPlane &control, const SampleRange &own, const std::map<std::string, std::string> &digests,
                       TimeLimit limit) {
   const nlohmann::json mine = {own.begin, own.count, digests};
@@ -63,6 +76,13 @@ Status checkSameParts(ControlPlane &control, const SampleRange &own, const std::
     return runError("a rank sent something else than what it was given");
   }
   return Status::ok();
+}
+
+Status agreeOnMore(ControlPlane &control, bool hasMore, TimeLimit limit) {
+  CLEAVE_ASSIGN_OR_RETURN(bool agreed, control.allEqual(hasMore, limit));
+  if (agreed) return Status::ok();
+  return inputError(fmt::format("this process has {}, and another {}: all must give equally many",
+                                hasMore ? "a batch more" : "no further batch", hasMore ? "has none" : "has one"));
 }
 
 } // namespace cleave::runtime

@@ -18,13 +18,16 @@ struct SampleRange {
   bool operator==(const SampleRange &) const = default;
 };
 
-// The same of every input, whether this process' devices read it or not. Error: inputs differ, or the devices read
-// samples that do not lie side by side.
-Result<SampleRange> samplesRead(const plan::Plan &plan, const Executor &executor);
+// In the step of each shape (step_shapes.h), the same of every input, whether this process' devices read it or not.
+// Error: inputs differ, or the devices read samples that do not lie side by side.
+Result<std::vector<SampleRange>> samplesRead(const plan::Plan &plan, const Executor &executor);
 
 // Processes with the same samples, such as those of one group of tp or pp, have to pass equal arrays. `digests`: of
 // this process' arrays, by the input's name. Error, on all processes: which ranks differ, and in which input.
 Status checkSameParts(ControlPlane &control, const SampleRange &own, const std::map<std::string, std::string> &digests,
                       TimeLimit limit);
+
+// Before each batch, and once after the last: error, on all processes, where some have one more and others have not.
+Status agreeOnMore(ControlPlane &control, bool hasMore, TimeLimit limit);
 
 } // namespace cleave::runtime

@@ -4,7 +4,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/mixing.h"
 #include <algorithm>
@@ -64,24 +64,36 @@ Status StepData::openDataset(const StepDataOptions &options) {
   const plan::Training &training = source.training();
   if (training.data_yaml().empty() && !options.path) return Status::ok(); // the caller binds arrays
   CLEAVE_ASSIGN_OR_RETURN(DataSource opened,
-                          openData(training.data_yaml(), fields.back(), {options.path.value_or(""), training.seed(), options.evaluatesAll}));
+                          openData(training.data_yaml(), fields.back(),
+                                   {options.path.value_or(""), training.seed(), options.evaluatesAll}));
   if (options.evaluatesAll && !opened.evaluation) evaluated = &DataSource::train;
-  for (size_t length = 0; length + 1 < fields.size(); ++length) {
+  for (size_t shape = 0; shape + 1 < fields.size(); ++shape) {
     DataSource &shorter = data.emplace_back();
-    shorter.train = opened.train->atLength(fields[length]);
-    if (opened.evaluation) shorter.evaluation = opened.evaluation->atLength(fields[length]);
+    if (isRamp(source)) {
+      CLEAVE_ASSIGN_OR_RETURN(shorter.train, leadingPart(*opened.train, fields[shape]));
+      continue;
+    }
+    shorter.train = opened.train->atLength(fields[shape]);
+    if (opened.evaluation) shorter.evaluation = opened.evaluation->atLength(fields[shape]);
     if (!shorter.train) return inputError("samples of several lengths: data of this kind has one length only");
   }
   data.push_back(std::move(opened));
   if (train()->size() < 1) return inputError("the training data has no sample");
   if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
   if (!options.evaluatesAll) CLEAVE_RETURN_IF_ERROR(checkHeldOut(rules, data.back()));
+  if (data.back().lastBatch == "smaller")
+    for (const Field &field : fields.back())
+      if (field.label && field.ignored.size() != 1)
+        return inputError(
+            fmt::format("data.last_batch: smaller needs one label of '{}' that its losses ignore", field.name));
   SamplerOptions order{.batch = training.global_batch(),
                        .seed = training.seed(),
                        .shuffle = train()->shuffle(),
                        .dropLast = data.back().lastBatch == "drop",
+                       .lastIsSmaller = data.back().lastBatch == "smaller",
                        .shares = train()->shares()};
-  if (lengthsOf(source) > 1) order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
+  if (shapesOf(source) > 1 && !isRamp(source))
+    order.groupOf = [this](int64_t sample) { return fitting(train()->lengthOf(sample)); };
   sampler = std::make_unique<Sampler>(train()->size(), std::move(order));
   return Status::ok();
 }
@@ -89,16 +101,18 @@ Status StepData::openDataset(const StepDataOptions &options) {
 Result<StepData::Feeds> StepData::makeFeeds(const std::string &routine) const {
   Feeds feeds;
   feeds.microbatches = microbatchesOf(source, routine);
-  for (size_t length = 0; length < lengthsOf(source); ++length) {
-    CLEAVE_ASSIGN_OR_RETURN(std::vector<Feed> inputs, makeInputs(routineOf(source, routine, length), fields[length]));
-    feeds.lengths.push_back(std::move(inputs));
+  for (size_t shape = 0; shape < shapesOf(source); ++shape) {
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<Feed> inputs, makeInputs(routineOf(source, routine, shape), fields[shape]));
+    feeds.shapes.push_back(std::move(inputs));
   }
-  feeds.length = feeds.lengths.size() - 1;
-  for (size_t length = 0; length < feeds.length; ++length)
-    if (microbatchesOf(source, routineOf(source, routine, length)) != feeds.microbatches ||
-        !std::ranges::equal(feeds.lengths[length], feeds.inputs(), {}, &Feed::samples, &Feed::samples))
+  feeds.shape = feeds.shapes.size() - 1;
+  for (size_t shape = 0; shape < feeds.shape; ++shape)
+    if (microbatchesOf(source, routineOf(source, routine, shape)) != feeds.microbatches ||
+        feeds.shapes[shape].size() != feeds.inputs().size() ||
+        (!isRamp(source) &&
+         !std::ranges::equal(feeds.shapes[shape], feeds.inputs(), {}, &Feed::samples, &Feed::samples)))
       return inputError(
-          fmt::format("routine '{}' has other samples than '{}'", routineOf(source, routine, length), routine));
+          fmt::format("routine '{}' has other samples than '{}'", routineOf(source, routine, shape), routine));
   feeds.pointers.resize(feeds.inputs().size() * static_cast<size_t>(feeds.microbatches));
   return feeds;
 }
@@ -124,33 +138,34 @@ Result<std::vector<StepData::Feed>> StepData::makeInputs(const std::string &rout
 }
 
 // Of a caller's array.
-int64_t StepData::boundBytes(const Feed &feed) const {
-  const int64_t samples = local && !feed.withoutSamples ? local->count : feed.samples;
+int64_t StepData::boundBytes(size_t shape, const Feed &feed) const {
+  const int64_t samples = !local.empty() && !feed.withoutSamples ? local[shape].count : feed.samples;
   return feed.stepBytes(stepFeeds.front().microbatches) / feed.samples * samples;
 }
 
 Status StepData::checkBound(const std::string &input, const std::vector<int64_t> &wanted, int64_t bytes) const {
   if (std::ranges::count(wanted, bytes)) return Status::ok();
   return inputError(fmt::format("input '{}' needs {} bytes ({} of a step), {} are given", input,
-                                fmt::join(wanted, " or "), local ? "this process' part" : "the global batch", bytes));
+                                fmt::join(wanted, " or "), local.empty() ? "the global batch" : "this process' part",
+                                bytes));
 }
 
 Status StepData::bind(const std::string &input, const void *array, int64_t bytes) {
-  std::vector<int64_t> wanted; // bytes, by length
-  for (size_t length = 0; length < lengthsOf(source); ++length)
-    for (const Feed &feed : stepFeeds.front().lengths[length])
-      if (fields[length][feed.field].name == input) wanted.push_back(boundBytes(feed));
+  std::vector<int64_t> wanted; // bytes, by shape
+  for (size_t shape = 0; shape < shapesOf(source); ++shape)
+    for (const Feed &feed : stepFeeds.front().shapes[shape])
+      if (fields[shape][feed.field].name == input) wanted.push_back(boundBytes(shape, feed));
   if (wanted.empty()) return inputError(fmt::format("the plan has no input '{}'", input));
   CLEAVE_RETURN_IF_ERROR(checkBound(input, wanted, bytes));
   for (Feeds &feeds : stepFeeds) {
     for (std::future<Status> &part : feeds.reading) part.wait();
-    for (size_t length = 0; length < feeds.lengths.size(); ++length)
-      for (Feed &feed : feeds.lengths[length])
-        if (fields[length][feed.field].name == input) {
-          feed.bound = bytes == wanted[length] ? static_cast<const std::byte *>(array) : nullptr;
+    for (size_t shape = 0; shape < feeds.shapes.size(); ++shape)
+      for (Feed &feed : feeds.shapes[shape])
+        if (fields[shape][feed.field].name == input) {
+          feed.bound = bytes == wanted[shape] ? static_cast<const std::byte *>(array) : nullptr;
           feed.isBound = true;
-          if (feed.bound && !feed.isCutFromBound(feeds.microbatches, givenOf(feed).count)) feed.bytes = {};
-          if (feeds.lengths.size() > 1) feeds.isBegun = false; // the samples' length is chosen again
+          if (feed.bound && !feed.isCutFromBound(feeds.microbatches, givenOf(shape, feed).count)) feed.bytes = {};
+          if (feeds.shapes.size() > 1) feeds.isBegun = false; // the samples' length is chosen again
         }
   }
   return Status::ok();
@@ -161,43 +176,75 @@ std::map<std::string, std::string> StepData::boundDigests(int64_t step) {
   const Feeds &feeds = feedsOf(step);
   for (const Feed &feed : feeds.inputs()) {
     if (!feed.bound) continue;
-    const int64_t bytes = givenOf(feed).count * feed.sampleBytes * (feed.withoutSamples ? 1 : feeds.microbatches);
-    digests[fields[feeds.length][feed.field].name] = checksumOf({feed.bound, static_cast<size_t>(bytes)});
+    const int64_t bytes =
+        givenOf(feeds.shape, feed).count * feed.sampleBytes * (feed.withoutSamples ? 1 : feeds.microbatches);
+    digests[fields[feeds.shape][feed.field].name] = checksumOf({feed.bound, static_cast<size_t>(bytes)});
   }
   return digests;
 }
 
 // The least length that so many positions fit in.
 size_t StepData::fitting(int64_t positions) const {
-  size_t length = 0;
-  while (length + 1 < lengthsOf(source) && source.lengths(static_cast<int>(length)).length() < positions) ++length;
-  return length;
+  size_t shape = 0;
+  while (shape + 1 < shapesOf(source) && source.shapes(static_cast<int>(shape)).length() < positions) ++shape;
+  return shape;
 }
 
-// The least length that the samples and the caller's arrays have.
-Status StepData::chooseLength(Feeds &feeds, const Dataset *from) const {
+const Dataset *StepData::dataOf(size_t shape, Part part) const {
+  if (data.empty()) return nullptr;
+  const auto &own = data[shape].*part;
+  return own ? own.get() : (data.back().*part).get();
+}
+
+// The least length that the samples and the caller's arrays have. Of a ramp the shape is that of the step.
+Status StepData::chooseShape(Feeds &feeds, Part part) const {
+  auto isGiven = [](const Feed &feed) { return !feed.isBound || feed.bound; };
   feeds.positions = 0;
+  if (isRamp(source))
+    return std::ranges::all_of(feeds.inputs(), isGiven)
+               ? Status::ok()
+               : inputError(fmt::format("the arrays are not of the recipe's ramp: here it has {} samples a step",
+                                        batchOf(source, feeds.shape)));
+  const Dataset *from = data.empty() ? nullptr : (data.back().*part).get();
   int64_t longest = 0;
-  for (int64_t sample : feeds.indices) {
-    const int64_t positions = from ? from->lengthOf(sample) : 0;
+  const size_t counted = from ? std::min(feeds.indices.size(), static_cast<size_t>(feeds.counted)) : 0;
+  for (int64_t sample : std::span(feeds.indices).first(counted)) {
+    const int64_t positions = from->lengthOf(sample);
     longest = std::max(longest, positions), feeds.positions += positions;
   }
-  auto isGiven = [](const Feed &feed) { return !feed.isBound || feed.bound; };
-  for (feeds.length = fitting(longest); feeds.length < feeds.lengths.size(); ++feeds.length)
+  for (feeds.shape = fitting(longest); feeds.shape < feeds.shapes.size(); ++feeds.shape)
     if (std::ranges::all_of(feeds.inputs(), isGiven)) return Status::ok();
   return inputError("the arrays of a step are of different lengths");
 }
 
-std::vector<int64_t> StepData::localSamples() const {
+std::vector<int64_t> StepData::localSamples(size_t shape) const {
   std::vector<int64_t> samples;
-  for (int64_t microbatch = 0; local && microbatch < stepFeeds.front().microbatches; ++microbatch)
-    for (int64_t sample = 0; sample < local->count; ++sample)
-      samples.push_back(microbatch * stepFeeds.front().samples() + local->begin + sample);
+  if (local.empty()) return samples;
+  const int64_t microbatches = stepFeeds.front().microbatches, all = batchOf(source, shape) / microbatches;
+  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch)
+    for (int64_t sample = 0; sample < local[shape].count; ++sample)
+      samples.push_back(microbatch * all + local[shape].begin + sample);
   return samples;
 }
 
-int64_t StepData::stepsOfEpoch() const {
-  return sampler ? sampler->samplesPerEpoch() / std::max<int64_t>(1, source.training().global_batch()) : 0;
+int64_t StepData::stepsOfEpoch() {
+  if (!sampler) return 0;
+  int64_t steps = 0, left = train()->size();
+  for (size_t shape = rampedShape(source, 0); left > 0 && shape < shapesOf(source); ++shape) {
+    sampler->setBatch(batchOf(source, shape));
+    const bool isLast = shape + 1 == shapesOf(source);
+    const int64_t stage = isLast ? left : source.shapes(static_cast<int>(shape)).until() - steps;
+    const int64_t fitting = sampler->stepsOf(left, stage);
+    steps += fitting, left -= fitting * batchOf(source, shape);
+    if (fitting < stage) break; // the rest fills no batch
+  }
+  return std::max<int64_t>(1, steps);
+}
+
+int64_t StepData::repeatedSamples() {
+  if (!sampler) return 0;
+  sampler->setBatch(source.training().global_batch());
+  return sampler->repeatedSamples();
 }
 
 SamplerState StepData::before(int64_t step) {
@@ -210,14 +257,14 @@ Status StepData::restore(const SamplerState &state, int64_t step) {
   return sampler ? sampler->restore(state) : Status::ok();
 }
 
-// Takes the samples of a batch.
+// Takes the samples of a batch of the shape that is set.
 Status StepData::draw(Feeds &feeds, Sampler *order) {
-  feeds.indices.clear();
+  feeds.indices.clear(), feeds.counted = 0;
   if (order) feeds.before = order->state(), feeds.firstTurn = order->turn();
   const std::vector<Field> &known = fields.back();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
     std::span<const int64_t> indices;
-    for (const Feed &feed : feeds.lengths.back()) {
+    for (const Feed &feed : feeds.inputs()) {
       if (feed.isBound) continue;
       if (data.empty())
         return inputError(
@@ -229,6 +276,7 @@ Status StepData::draw(Feeds &feeds, Sampler *order) {
             fmt::format("inputs of different batch sizes ('{}' has {})", known[feed.field].name, feed.samples));
     }
     feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
+    feeds.counted += indices.empty() ? batchOf(source, feeds.shape) / feeds.microbatches : order->counted();
   }
   return Status::ok();
 }
@@ -236,9 +284,9 @@ Status StepData::draw(Feeds &feeds, Sampler *order) {
 // Reads the samples; beside the step by threads, which endFill waits for.
 Status StepData::beginFill(Feeds &feeds, Part part) {
   feeds.reading.clear();
-  CLEAVE_RETURN_IF_ERROR(chooseLength(feeds, data.empty() ? nullptr : (data.back().*part).get()));
-  if (data.empty()) return Status::ok();
-  const Dataset *from = (data[feeds.length].*part).get();
+  CLEAVE_RETURN_IF_ERROR(chooseShape(feeds, part));
+  const Dataset *from = dataOf(feeds.shape, part);
+  if (!from) return Status::ok();
   const bool trains = part != evaluated;
   if (!isReadBeside(*from)) return read(feeds, *from, trains, 0, 1);
   // Half of the cores: the others are the step's, or other processes'.
@@ -257,7 +305,15 @@ Status StepData::fillSamples(const Feeds &feeds, const Dataset &from, bool train
   if (!trains) return from.fill(field, indices, out);
   if (const auto &mixing = data.back().mixing)
     return mixing->fill(from, field, feeds.indices, feeds.firstTurn, begin, count, out);
-  return from.fillTraining(field, indices, feeds.firstTurn + begin, out);
+  CLEAVE_RETURN_IF_ERROR(from.fillTraining(field, indices, feeds.firstTurn + begin, out));
+  const Field &of = from.fields()[field];
+  const auto counted = static_cast<size_t>(feeds.counted);
+  if (!of.label || begin + count <= counted) return Status::ok();
+  const int64_t unit = byteSize(of.dtype),
+                first = static_cast<int64_t>(std::max(begin, counted) - begin) * of.elements();
+  for (int64_t i = first; i < static_cast<int64_t>(count) * of.elements(); ++i)
+    storeNumber(of.dtype, static_cast<double>(of.ignored.front()), out + i * unit);
+  return Status::ok();
 }
 
 // The samples of one part of each microbatch, into the inputs that this process reads.
@@ -293,12 +349,12 @@ Status StepData::read(Feeds &feeds, const Dataset &from, bool trains, int64_t pa
   return Status::ok();
 }
 
-// The caller's values of one microbatch are checked, and cut out into `room` where they do not lie beside each other. Gives
-// where the microbatch of all processes begins, of which the devices read what the caller gives.
-Result<const std::byte *> StepData::takeBound(size_t length, const Feed &feed, int64_t microbatch,
+// The caller's values of one microbatch are checked, and cut out into `room` where they do not lie beside each other.
+// Gives where the microbatch of all processes begins, of which the devices read what the caller gives.
+Result<const std::byte *> StepData::takeBound(size_t shape, const Feed &feed, int64_t microbatch,
                                               std::byte *room) const {
-  const SampleRange given = givenOf(feed);
-  const Field &field = fields[length][feed.field];
+  const SampleRange given = givenOf(shape, feed);
+  const Field &field = fields[shape][feed.field];
   const int64_t microbatches = stepFeeds.front().microbatches;
   const int64_t bytes = given.count * feed.sampleBytes, piece = feed.sampleBytes / feed.outer;
   if (feed.isCutFromBound(microbatches, given.count)) {
@@ -328,7 +384,7 @@ Status StepData::endFill(Feeds &feeds) {
       const int64_t begin = feed.withoutSamples || feed.bytes.empty() ? 0 : microbatch * feed.microbatchBytes();
       const std::byte *values = feed.bytes.data() + begin;
       if (feed.bound) {
-        CLEAVE_ASSIGN_OR_RETURN(values, takeBound(feeds.length, feed, microbatch, feed.bytes.data() + begin));
+        CLEAVE_ASSIGN_OR_RETURN(values, takeBound(feeds.shape, feed, microbatch, feed.bytes.data() + begin));
       }
       feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i] = values;
     }
@@ -339,6 +395,8 @@ Status StepData::begin(int64_t step) {
   Feeds &feeds = feedsOf(step);
   if (feeds.step != step) {
     feeds.isBegun = false;
+    feeds.shape = rampedShape(source, step);
+    if (sampler) sampler->setBatch(batchOf(source, feeds.shape));
     if (Status status = draw(feeds, sampler.get()); !status) {
       feeds.step = -1; // it has no step's samples
       if (sampler) CLEAVE_RETURN_IF_ERROR(sampler->restore(feeds.before));
@@ -368,10 +426,10 @@ std::string StepData::notFinite(int64_t step) {
   if (feeds.step != step) return "";
   for (size_t i = 0; i < feeds.inputs().size(); ++i) {
     const Feed &feed = feeds.inputs()[i];
-    const Field &field = fields[feeds.length][feed.field];
+    const Field &field = fields[feeds.shape][feed.field];
     if (!feed.read || !isFloat(field.dtype)) continue;
     const int64_t unit = byteSize(field.dtype), piece = feed.sampleBytes / feed.outer;
-    const SampleRange given = givenOf(feed);
+    const SampleRange given = givenOf(feeds.shape, feed);
     for (int64_t microbatch = 0; microbatch < (feed.withoutSamples ? 1 : feeds.microbatches); ++microbatch) {
       const std::byte *values = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs().size() + i];
       for (int64_t at = 0; at < feed.microbatchBytes(); at += unit) {
@@ -395,7 +453,7 @@ void StepData::readAhead(int64_t end) {
 }
 
 Status StepData::runEvaluation(Executor &engine, int64_t step, EvaluationSums &sums) {
-  const std::string routine = routineOf(source, "evaluate", evaluateFeeds.length);
+  const std::string routine = routineOf(source, "evaluate", evaluateFeeds.shape);
   CLEAVE_ASSIGN_OR_RETURN(auto outputs, engine.run(routine, evaluateFeeds.pointers, step));
   const int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches;
   const int64_t batch = std::max<int64_t>(1, source.training().global_batch());
@@ -404,7 +462,7 @@ Status StepData::runEvaluation(Executor &engine, int64_t step, EvaluationSums &s
 }
 
 Status StepData::evaluate(Executor &engine, int64_t step, int64_t batches, EvaluationSums &sums) {
-  if (evaluateFeeds.lengths.empty()) return inputError("the plan has no routine 'evaluate'");
+  if (evaluateFeeds.shapes.empty()) return inputError("the plan has no routine 'evaluate'");
   if (!heldOut())
     return inputError("no samples are held out for an evaluation: give data.train_split below 1, or other data");
   // As many samples a batch as a step trains on, whatever the microbatches are.
@@ -412,7 +470,10 @@ Status StepData::evaluate(Executor &engine, int64_t step, int64_t batches, Evalu
                 runsOfBatch = std::max<int64_t>(1, source.training().global_batch() / std::max<int64_t>(1, samples));
   int64_t runs = std::max<int64_t>(1, heldOut()->size() / std::max<int64_t>(1, samples));
   if (batches > 0) runs = std::min(batches, std::max<int64_t>(1, runs / runsOfBatch)) * runsOfBatch;
-  Sampler order(heldOut()->size(), {.batch = samples * runsOfBatch, .seed = source.training().seed(), .shuffle = false, .shares = heldOut()->shares()});
+  Sampler order(heldOut()->size(), {.batch = samples * runsOfBatch,
+                                    .seed = source.training().seed(),
+                                    .shuffle = false,
+                                    .shares = heldOut()->shares()});
   for (int64_t run = 0; run < runs; ++run) {
     CLEAVE_RETURN_IF_ERROR(draw(evaluateFeeds, &order));
     CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, evaluated));
@@ -423,12 +484,12 @@ Status StepData::evaluate(Executor &engine, int64_t step, int64_t batches, Evalu
 }
 
 Status StepData::bindEvaluation(const std::string &input, const void *array, int64_t bytes) {
-  if (evaluateFeeds.lengths.empty()) return inputError("the plan has no routine 'evaluate'");
-  std::vector<int64_t> wanted; // bytes of a global batch, by length
-  for (size_t length = 0; length < lengthsOf(source); ++length)
-    for (Feed &feed : evaluateFeeds.lengths[length]) {
-      if (fields[length][feed.field].name != input) continue;
-      wanted.push_back(boundBytes(feed));
+  if (evaluateFeeds.shapes.empty()) return inputError("the plan has no routine 'evaluate'");
+  std::vector<int64_t> wanted; // bytes of a global batch, by shape
+  for (size_t shape = isRamp(source) ? shapesOf(source) - 1 : 0; shape < shapesOf(source); ++shape)
+    for (Feed &feed : evaluateFeeds.shapes[shape]) {
+      if (fields[shape][feed.field].name != input) continue;
+      wanted.push_back(boundBytes(shape, feed));
       feed.bound = bytes == wanted.back() ? static_cast<const std::byte *>(array) : nullptr;
       feed.isBound = true;
     }
@@ -438,20 +499,20 @@ Status StepData::bindEvaluation(const std::string &input, const void *array, int
 
 Status StepData::evaluateBound(Executor &engine, int64_t step, EvaluationSums &sums) {
   auto forget = [&](Status status) {
-    for (std::vector<Feed> &inputs : evaluateFeeds.lengths)
+    for (std::vector<Feed> &inputs : evaluateFeeds.shapes)
       for (Feed &feed : inputs) feed.bound = nullptr, feed.isBound = false;
     return status;
   };
-  for (const Feed &feed : evaluateFeeds.lengths.back())
+  for (const Feed &feed : evaluateFeeds.shapes.back())
     if (!feed.isBound)
       return forget(inputError(fmt::format("the evaluation needs input '{}', too", fields.back()[feed.field].name)));
   evaluateFeeds.indices.clear();
-  if (Status status = chooseLength(evaluateFeeds, nullptr); !status) return forget(status);
+  if (Status status = chooseShape(evaluateFeeds, evaluated); !status) return forget(status);
   for (int64_t run = 0; run < stepFeeds.front().microbatches; ++run) {
     for (size_t i = 0; i < evaluateFeeds.inputs().size(); ++i) {
       Feed &feed = evaluateFeeds.inputs()[i];
       if (!feed.read) continue;
-      Result<const std::byte *> values = takeBound(evaluateFeeds.length, feed, run, feed.bytes.data());
+      Result<const std::byte *> values = takeBound(evaluateFeeds.shape, feed, run, feed.bytes.data());
       if (!values) return forget(values.status());
       evaluateFeeds.pointers[i] = *values;
     }

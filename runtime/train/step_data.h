@@ -38,10 +38,12 @@ public:
   // Errors: those of openData, a recipe that evaluates without samples that are held out, an input that only the
   // evaluation reads.
   Status open(const StepDataOptions &options);
-  // The caller's arrays have these samples of each microbatch only, one microbatch behind the other.
-  void bindLocally(const SampleRange &samples) { local = samples; }
-  const std::optional<SampleRange> &boundSamples() const { return local; }
-  std::vector<int64_t> localSamples() const; // of a step's global batch, in the order of the arrays; none: all
+  // The caller's arrays have these samples of each microbatch only, one microbatch behind the other; by the step's
+  // shape (step_shapes.h).
+  void bindLocally(std::vector<SampleRange> samples) { local = std::move(samples); }
+  const SampleRange &boundSamples(int64_t step) { return local[feedsOf(step).shape]; }
+  // Of the global batch of a step of this shape, in the order of the arrays; none: all.
+  std::vector<int64_t> localSamples(size_t shape) const;
   // The caller's array of a step's batch, dense, is read from the next step on. Errors: an unknown input, another
   // number of bytes.
   Status bind(const std::string &input, const void *data, int64_t bytes);
@@ -50,10 +52,10 @@ public:
   // A digest of each of the caller's arrays, by the input's name: processes that read the same samples have equal ones.
   std::map<std::string, std::string> boundDigests(int64_t step);
 
-  int64_t stepsOfEpoch() const; // 0 without data
-  std::string digest() const;   // of the number of training samples and some of them: what processes compare
-  // Samples that an epoch has twice, so that its last batch is whole.
-  int64_t repeatedSamples() const { return sampler ? sampler->repeatedSamples() : 0; }
+  int64_t stepsOfEpoch();     // the first one's; 0 without data
+  std::string digest() const; // of the number of training samples and some of them: what processes compare
+  // Samples that an epoch has twice, so that its last batch is whole; of a ramp, once it has ended.
+  int64_t repeatedSamples();
   std::string filled() const { return data.empty() ? "" : data.back().filled; }
   const EvaluationRules &evaluationRules() const { return rules; }
   bool evaluates() const { return rules.every > 0 && heldOut(); }
@@ -64,10 +66,11 @@ public:
   Status ready(int64_t step);
   // As Executor::begin takes them, after ready().
   const std::vector<const std::byte *> &pointers(int64_t step) { return feedsOf(step).pointers; }
-  // Of the plan's lengths the one that the step's samples fit in (sequence_lengths.h), and the positions that they have
-  // together; 0: as many as the inputs have.
-  size_t lengthOf(int64_t step) { return feedsOf(step).length; }
+  // Of the plan's shapes the one of the ramp, or that the step's samples fit in (step_shapes.h), and the positions that
+  // they have together; 0: as many as the inputs have.
+  size_t shapeOf(int64_t step) { return feedsOf(step).shape; }
   int64_t positionsOf(int64_t step) { return feedsOf(step).positions; }
+  int64_t samplesOf(int64_t step) { return feedsOf(step).counted; }
   // "input 'x' has nan in sample 17 of the data": a number of the step's that is not finite; "" where there is none.
   std::string notFinite(int64_t step);
   // Begins to read the first step that was not yet drawn, below `end`, where that is done beside the step. Its errors
@@ -106,16 +109,17 @@ private:
   };
   struct Feeds {
     int64_t samples() const; // of one microbatch
-    const std::vector<Feed> &inputs() const { return lengths[length]; }
-    std::vector<Feed> &inputs() { return lengths[length]; }
+    const std::vector<Feed> &inputs() const { return shapes[shape]; }
+    std::vector<Feed> &inputs() { return shapes[shape]; }
 
-    std::vector<std::vector<Feed>> lengths;  // by length of samples; in the order of inputsOf(routine)
-    size_t length = 0;                       // which of them is filled
+    std::vector<std::vector<Feed>> shapes;   // by shape of the step; in the order of inputsOf(routine)
+    size_t shape = 0;                        // which of them is filled
     int64_t positions = 0;                   // of the samples
     int64_t microbatches = 0, step = -1;     // whose samples they have
     bool isBegun = false;                    // to be read
     std::vector<const std::byte *> pointers; // as Executor::run takes them
     std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
+    int64_t counted = 0;                     // of them, the leading ones; labels of others are ignored
     SamplerState before;                     // of the sampler, when it gave them
     uint64_t firstTurn = 0;                  // of the first of them, among all that the training takes
     std::vector<std::future<Status>> reading;
@@ -124,7 +128,8 @@ private:
   Result<Feeds> makeFeeds(const std::string &routine) const;
   Result<std::vector<Feed>> makeInputs(const std::string &routine, const std::vector<Field> &of) const;
   size_t fitting(int64_t positions) const;
-  Status chooseLength(Feeds &feeds, const Dataset *from) const;
+  Status chooseShape(Feeds &feeds, Part part) const;
+  const Dataset *dataOf(size_t shape, Part part) const;
   const Dataset *train() const { return data.empty() ? nullptr : data.back().train.get(); }
   const Dataset *heldOut() const { return data.empty() ? nullptr : (data.back().*evaluated).get(); }
   Feeds &feedsOf(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
@@ -135,22 +140,21 @@ private:
   Status fillSamples(const Feeds &feeds, const Dataset &from, bool trains, size_t field, size_t begin, size_t count,
                      std::byte *out) const;
   Status endFill(Feeds &feeds);
-  int64_t boundBytes(const Feed &feed) const;
+  int64_t boundBytes(size_t shape, const Feed &feed) const;
   Status checkBound(const std::string &input, const std::vector<int64_t> &wanted, int64_t bytes) const;
-  Result<const std::byte *> takeBound(size_t length, const Feed &feed, int64_t microbatch, std::byte *room) const;
+  Result<const std::byte *> takeBound(size_t shape, const Feed &feed, int64_t microbatch, std::byte *room) const;
   Status runEvaluation(Executor &executor, int64_t step, EvaluationSums &sums);
   // Of a microbatch, those that the caller gives.
-  SampleRange givenOf(const Feed &feed) const {
-    return feed.withoutSamples || !feed.isBound ? SampleRange{0, feed.samples}
-                                                : local.value_or(SampleRange{0, feed.samples});
+  SampleRange givenOf(size_t shape, const Feed &feed) const {
+    return feed.withoutSamples || !feed.isBound || local.empty() ? SampleRange{0, feed.samples} : local[shape];
   }
 
   const plan::Plan &source;
   const Executor &executor;
-  std::vector<std::vector<Field>> fields; // by length of samples
-  std::vector<DataSource> data;           // likewise; none: the caller binds arrays
+  std::vector<std::vector<Field>> fields; // by shape of the step
+  std::vector<DataSource> data;           // likewise, empty where it is that of the last; none: the caller binds arrays
   std::unique_ptr<Sampler> sampler;
-  std::optional<SampleRange> local; // none: the caller's arrays are of the global batch
+  std::vector<SampleRange> local; // by shape; none: the caller's arrays are of the global batch
   // One for the step that runs; on GPUs, for the next one, too, which is begun; where steps run into each other, for
   // the one that ends, the next, and what it is ahead of; and one for what is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;

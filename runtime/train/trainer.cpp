@@ -6,7 +6,7 @@
 #include "runtime/plan/lr_schedule.h"
 #include "runtime/plan/master_weights.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/train/event_file.h"
 #include "runtime/train/local_batches.h"
 #include "runtime/train/metrics_file.h"
@@ -44,6 +44,7 @@ public:
   int64_t totalSteps() const override { return total; }
   Status snapshot() override;
   Status agree(const Status &mine) override { return ofAll(mine); }
+  Status agreeOnMore(bool mine) override { return runtime::agreeOnMore(control(), mine, options.limits.step); }
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *array, int64_t bytes) override {
     return data->bind(input, array, bytes);
@@ -60,7 +61,7 @@ public:
   int64_t heldOutSamples() const { return data->heldOutSamples(); }
   // Nobody leaves while another may still ask it something.
   Status leave() { return engine->fabric().control().barrier(options.limits.step); }
-  std::vector<int64_t> localSamples() const override { return data->localSamples(); }
+  std::vector<int64_t> localSamples(size_t shape) const override { return data->localSamples(shape); }
   int64_t stepsRun() const { return done - resumedAt; }
   // Tells the other processes why this one ends.
   void giveUp(const Status &why) {
@@ -166,11 +167,12 @@ Status PlanTrainer::open() {
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   data = std::make_unique<StepData>(source, *engine);
-  CLEAVE_RETURN_IF_ERROR(ofAll(data->open({.path = options.data, .evaluatesAll = options.onlyEvaluates && options.data})));
+  CLEAVE_RETURN_IF_ERROR(
+      ofAll(data->open({.path = options.data, .evaluatesAll = options.onlyEvaluates && options.data})));
   if (options.localBatches) {
-    Result<SampleRange> own = samplesRead(source, *engine);
+    Result<std::vector<SampleRange>> own = samplesRead(source, *engine);
     CLEAVE_RETURN_IF_ERROR(ofAll(own.status()));
-    data->bindLocally(*own);
+    data->bindLocally(std::move(*own));
   }
   total = options.steps > 0 ? options.steps : data->stepsOfEpoch();
   CLEAVE_RETURN_IF_ERROR(agreeOnRun());
@@ -365,7 +367,7 @@ Status PlanTrainer::beginStep(int64_t step) {
   constexpr int64_t looked = 100; // steps from one comparison of local batches to the next
   if (options.localBatches && control().size() > 1 && (step - resumedAt) % looked == 0)
     CLEAVE_RETURN_IF_ERROR(
-        checkSameParts(control(), *data->boundSamples(), data->boundDigests(step), options.limits.step));
+        checkSameParts(control(), data->boundSamples(step), data->boundDigests(step), options.limits.step));
   CLEAVE_RETURN_IF_ERROR(beginRoutine(step));
   ++begun;
   return Status::ok();
@@ -373,7 +375,7 @@ Status PlanTrainer::beginStep(int64_t step) {
 
 Status PlanTrainer::beginRoutine(int64_t step) {
   const std::vector<const std::byte *> &own = data->pointers(step);
-  if (!stepsOverlap(source)) return engine->begin(routineOf(source, "step", data->lengthOf(step)), own, step, skipped);
+  if (!stepsOverlap(source)) return engine->begin(routineOf(source, "step", data->shapeOf(step)), own, step, skipped);
   if (!isFilled) {
     CLEAVE_ASSIGN_OR_RETURN(auto filled, engine->run("fill", own, step, skipped));
   }
@@ -425,13 +427,14 @@ Result<StepMetrics> PlanTrainer::step() {
     if (isNamedMetric(name)) metrics.named[name] = value;
   if (outputs.count("loss_scale")) metrics.lossScale = outputs.at("loss_scale");
   if (outputs.count("skipped")) metrics.skipped = skipped = std::llround(outputs.at("skipped"));
-  metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
+  const size_t shape = data->shapeOf(done - 1);
+  metrics.samplesPerSecond = static_cast<double>(data->samplesOf(done - 1)) / metrics.stepSeconds;
   const int64_t positions = data->positionsOf(done - 1);
   metrics.tokensPerSecond = positions > 0
                                 ? static_cast<double>(positions) / metrics.stepSeconds
-                                : metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
-  metrics.tflopsPerDevice = flopsOfStep(source, data->lengthOf(done - 1)) / metrics.stepSeconds /
-                            static_cast<double>(engine->mesh().numDevices()) / 1e12;
+                                : metrics.samplesPerSecond * static_cast<double>(tokensPerSample(source, shape));
+  metrics.tflopsPerDevice =
+      flopsOfStep(source, shape) / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
   if (data->isEvaluationDue(done)) {
@@ -523,7 +526,8 @@ Status PlanTrainer::runToEnd() {
     if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirrorState());
     const int64_t patience = data->evaluationRules().patience;
     const bool isEnough = taken.evaluation && patience > 0 && best.since >= patience;
-    if (isSnapshotDue(done) || (saver && (isEnough || (isBest && options.keep.best)))) CLEAVE_RETURN_IF_ERROR(save(score));
+    if (isSnapshotDue(done) || (saver && (isEnough || (isBest && options.keep.best))))
+      CLEAVE_RETURN_IF_ERROR(save(score));
     if (!isEnough) continue;
     note(fmt::format("ends early after step {}: eval {} has not been better for {} evaluations", done,
                      data->evaluationRules().monitor, best.since));

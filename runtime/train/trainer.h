@@ -92,6 +92,8 @@ public:
   virtual Status snapshot() = 0;          // now
   // All processes call it: ok where it is on all of them, else the failure of one.
   virtual Status agree(const Status &mine) = 0;
+  // Whether processes go on with one batch more: error, on all, where some do and others do not.
+  virtual Status agreeOnMore(bool mine) = 0;
   virtual Executor &executor() = 0;
   // Binds a caller's array (the batch of one step, dense) to an input in place of the plan's data.
   virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
@@ -100,8 +102,9 @@ public:
   // Adds the batch that is bound for it, or else `batches` of the samples that are held out, 0: all that fill a run.
   virtual Status evaluate(int64_t batches, EvaluationSums &sums) = 0;
   virtual const EvaluationRules &evaluationRules() const = 0;
-  // With localBatches the samples of the global batch that the arrays have, in their order; else none.
-  virtual std::vector<int64_t> localSamples() const = 0;
+  // With localBatches the samples of the global batch that the arrays have, in their order, of a step of this shape
+  // (step_shapes.h); else none.
+  virtual std::vector<int64_t> localSamples(size_t shape) const = 0;
 };
 
 Status train(const plan::Plan &plan, const TrainOptions &options);

@@ -2,11 +2,14 @@
 
     local_batches.py MODEL                of mlp: x [batch, 20], 10 classes
     local_batches.py rank FOLDER SPLIT WAY...     one of the ranks, which this script starts itself; WAY: global, local, others
+    local_batches.py fit FOLDER                   likewise: each fits the parts that it has
 """
 import json
+import os
 import pathlib
 import sys
 import tempfile
+import time
 
 import cleave
 import numpy as np
@@ -69,8 +72,62 @@ def train(folder, split, way):
             if len(own) < BATCH:
                 refused(lambda: trainer.step(next(batches(split))), "input 'input' has shape", "4, 20) in the plan and", "8, 20) here")
         losses = [trainer.step(part(batch, own)).loss for batch in batches(split)]
+        if split == "dp" and own:
+            losses.append(evaluate(trainer))
+        elif split == "dp":
+            losses.append(trainer.evaluate([batch for batch in list(batches(split))[:2]])["loss"])
         trainer.save()
     return own, losses
+
+
+def evaluate(trainer):
+    """Where one process has fewer batches than the other both are told at once, and go on."""
+    data = list(batches("dp"))
+    own = trainer.rank_samples
+    given = [part(batch, own) for batch in data[:3 if trainer.is_first else 2]]
+    begin = time.monotonic()
+    refused(lambda: trainer.evaluate(given), "a batch more" if trainer.is_first else "no further batch", "all must give equally many")
+    assert time.monotonic() - begin < 20, "it waited"
+    return trainer.evaluate([part(batch, own) for batch in data[:2]])["loss"]
+
+
+def net():
+    import torch
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10))
+
+
+def fit(folder):
+    """DistributedSampler gives each of two ranks of dp=2 every other sample; of a batch the first half is that of rank 0."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    from torch.utils.data.distributed import DistributedSampler
+    rank, x, labels = int(os.environ["RANK"]), *map(torch.tensor, np.load(f"{folder}/fit.npz").values())
+    data = TensorDataset(x, labels)
+    loader = DataLoader(data, batch_size=BATCH // 2, sampler=DistributedSampler(data, 2, rank, shuffle=False))
+    module = net()
+    refused(lambda: cleave.fit(module, loader, {**RECIPE, "dims": {}}, "cpu:2", mesh="dp=2", local_batches=True), "dims: {batch: N}")
+    told = cleave.fit(module, loader, RECIPE, "cpu:2", mesh="dp=2", local_batches=True, snapshots=f"{folder}/fit")
+    print(json.dumps([[metrics.loss for metrics in told], float(sum(value.detach().abs().sum() for value in module.parameters()))]))
+
+
+def fitted(folder):
+    import torch
+    x, labels = torch.randn(4 * BATCH, 20), torch.randint(0, 10, (4 * BATCH,))
+    np.savez(f"{folder}/fit.npz", x=x.numpy(), labels=labels.numpy())
+    module, losses = net(), []
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+    for at in range(0, 4 * BATCH, BATCH):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(x[at:at + BATCH]), labels[at:at + BATCH])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    weight = float(sum(value.detach().abs().sum() for value in module.parameters()))
+    for text in run_ranks(2, "local_batches.py", "fit", folder):
+        own, sums = json.loads(text)
+        assert np.allclose(own, losses, rtol=1e-5) and abs(sums - weight) < 1e-4 * weight, (own, losses, sums, weight)
 
 
 def weights(folder):
@@ -95,8 +152,9 @@ def main(model):
             # One process runs all devices: its part is the global batch.
             with cleave.Trainer(plan, local_batches=True) as trainer:
                 assert trainer.rank_samples == list(range(BATCH))
-                assert [trainer.step(batch).loss for batch in batches(split)] == told["global"][0][1], split
+                assert [trainer.step(batch).loss for batch in batches(split)] == told["global"][0][1][:STEPS], split
+        fitted(folder)
     print("local batches: as expected")
 
 
-rank(*sys.argv[2:]) if sys.argv[1] == "rank" else main(sys.argv[1])
+{"rank": rank, "fit": fit}.get(sys.argv[1], lambda *_: main(sys.argv[1]))(*sys.argv[2:])

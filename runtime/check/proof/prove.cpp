@@ -5,7 +5,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ public:
       : plan(plan), proof(proof), stops(stops), store(!proof.roundsElsewhere, most), machine(plan, mesh, store),
         reference(graph, store), operations(store) {}
 
-  // `name`: "step" or "evaluate"; `suffix`: of the routine's length (sequence_lengths.h).
+  // `name`: "step" or "evaluate"; `suffix`: of the routine's shape (step_shapes.h).
   void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
     const bool isStep = name == "step";
     const std::string routine = name + suffix;
@@ -310,9 +310,9 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
       proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
-    for (size_t length = runtime::lengthsOf(plan); length-- > 0;) {
+    for (size_t shape = runtime::shapesOf(plan); shape-- > 0;) {
       plan::Graph graph;
-      const std::string &bytes = runtime::referenceOf(plan, length), suffix = runtime::suffixOf(plan, length);
+      const std::string &bytes = runtime::referenceOf(plan, shape), suffix = runtime::suffixOf(plan, shape);
       if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
       if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
       Comparison(plan, mesh, graph, proof, most, stops).compare("step", suffix, microbatches);

@@ -11,7 +11,7 @@
 #include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/row_scales.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/train/state/weights.h"
 #include <algorithm>
 #include <cmath>
@@ -235,7 +235,7 @@ public:
                                  plan.training().microbatches(), node);
     CLEAVE_RETURN_IF_ERROR(open());
     if (result.options.steps == 0)
-      result.options.steps = stepsOverlap(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(lengthsOf(plan)));
+      result.options.steps = stepsOverlap(plan) ? 3 : std::max<int64_t>(2, static_cast<int64_t>(shapesOf(plan)));
     for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
     std::stable_sort(result.tensors.begin(), result.tensors.end(),
                      [](const auto &a, const auto &b) { return a.error > b.error; });
@@ -251,7 +251,7 @@ private:
   Status open() {
     if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
       return inputError("the plan has no routine 'step'");
-    CLEAVE_RETURN_IF_ERROR(take(lengthsOf(plan) - 1));
+    CLEAVE_RETURN_IF_ERROR(take(shapesOf(plan) - 1));
     CLEAVE_ASSIGN_OR_RETURN(auto mesh, meshOf(plan.mesh()));
     CLEAVE_ASSIGN_OR_RETURN(executor, Executor::create(plan, std::make_unique<LocalFabric>(mesh), {}));
     WeightReader weights(plan, result.options.model, {.whole = result.options.checkWeights});
@@ -265,11 +265,11 @@ private:
     return Status::ok();
   }
 
-  // The next step has samples of this length.
+  // The next step has this shape.
   Status take(size_t next) {
-    if (exact && next == length) return Status::ok();
-    length = next;
-    bindings = inputsOf(plan, routineOf(plan, "step", length));
+    if (exact && next == shape) return Status::ok();
+    shape = next;
+    bindings = inputsOf(plan, routineOf(plan, "step", shape));
     std::unique_ptr<ReferenceExecutor> before = std::move(exact);
     CLEAVE_RETURN_IF_ERROR(openReference(Precision::Double, exact));
     if (before) exact->state = std::move(before->state);
@@ -278,7 +278,7 @@ private:
   }
 
   Status openReference(Precision precision, std::unique_ptr<ReferenceExecutor> &reference) {
-    const std::string &bytes = referenceOf(plan, length);
+    const std::string &bytes = referenceOf(plan, shape);
     if (bytes.empty()) return inputError("the plan carries no reference graph to compare with");
     plan::Graph graph;
     if (!graph.ParseFromString(bytes)) return inputError("the plan's reference graph is damaged");
@@ -325,7 +325,7 @@ private:
 
   Result<std::map<std::string, double>> runSplit(int64_t step, const std::vector<NamedTensors> &inputs) {
     Pointers own = pointersTo(inputs);
-    if (!stepsOverlap(plan)) return executor->run(routineOf(plan, "step", length), own, step - 1, skipped);
+    if (!stepsOverlap(plan)) return executor->run(routineOf(plan, "step", shape), own, step - 1, skipped);
     if (!isFilled)
       if (auto filled = executor->run("fill", own, step - 1, skipped); !filled) return filled;
     isFilled = step < result.options.steps;
@@ -336,7 +336,7 @@ private:
 
   Status runStep(int64_t step) {
     current = step;
-    const size_t count = lengthsOf(plan);
+    const size_t count = shapesOf(plan);
     CLEAVE_RETURN_IF_ERROR(take(count - 1 - static_cast<size_t>(step - 1) % count));
     const NamedTensors before = takeState();
     std::vector<NamedTensors> inputs = inputsOfStep(step);
@@ -349,7 +349,8 @@ private:
     CLEAVE_ASSIGN_OR_RETURN(auto expected, exact->step(inputs, host));
     StepComparison seen;
     seen.step = step;
-    if (count > 1) seen.length = plan.lengths(static_cast<int>(length)).length();
+    if (count > 1) seen.length = plan.shapes(static_cast<int>(shape)).length();
+    if (isRamp(plan)) seen.batch = batchOf(plan, shape);
     seen.loss = outputs["loss"], seen.referenceLoss = expected.loss;
     seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = expected.gradNorm;
     if (expected.skipped) {
@@ -473,7 +474,7 @@ private:
   std::map<std::string, const plan::Parameter *> named;
   Comparison result;
   std::vector<const plan::InputBinding *> bindings; // of the step
-  size_t length = 0;                                // of its samples: which of the plan's
+  size_t shape = 0;                                 // which of the plan's
   std::unique_ptr<Executor> executor;
   std::unique_ptr<ReferenceExecutor> exact, rounded; // in doubles; with every result rounded to float32
   int64_t current = 1;                               // step
@@ -494,8 +495,11 @@ std::string Comparison::text() const {
   std::string out;
   for (const StepComparison &step : steps)
     out += fmt::format("step {}{}: loss {:.7g} split, {:.7g} unsplit ({:.1e}); gradient norm {:.7g}, {:.7g} ({:.1e})\n",
-                       step.step, step.length > 0 ? fmt::format(" of length {}", step.length) : "", step.loss,
-                       step.referenceLoss, relative(step.loss, step.referenceLoss), step.gradNorm,
+                       step.step,
+                       step.length > 0  ? fmt::format(" of length {}", step.length)
+                       : step.batch > 0 ? fmt::format(" of batch {}", step.batch)
+                                        : "",
+                       step.loss, step.referenceLoss, relative(step.loss, step.referenceLoss), step.gradNorm,
                        step.referenceGradNorm, relative(step.gradNorm, step.referenceGradNorm));
   if (!tensors.empty())
     out += fmt::format(
@@ -531,6 +535,7 @@ std::string Comparison::json() const {
                             {"loss_sensitivity", step.lossSensitivity},
                             {"grad_norm_sensitivity", step.normSensitivity}});
     if (step.length > 0) out["steps"].back()["length"] = step.length;
+    if (step.batch > 0) out["steps"].back()["batch"] = step.batch;
   }
   for (const TensorComparison &tensor : tensors)
     out["tensors"].push_back({{"name", tensor.name},

@@ -30,8 +30,8 @@ struct CompareProgress {
 };
 
 struct CompareOptions {
-  // 0: two, one of each length of samples, or three where steps run into each other: of the third a part is computed,
-  // in the second, with weights that only then differ from those of the step before.
+  // 0: two, one of each shape (step_shapes.h), or three where steps run into each other: of the third a part is
+  // computed, in the second, with weights that only then differ from those of the step before.
   int64_t steps = 0;
   std::string model;             // the .onnx file, if it moved
   bool checkWeights = false;     // as TrainOptions
@@ -44,6 +44,7 @@ struct CompareOptions {
 struct StepComparison {
   int64_t step = 0;
   int64_t length = 0; // of its samples, where the plan has several
+  int64_t batch = 0;  // of a ramp
   double loss = 0, referenceLoss = 0, gradNorm = 0, referenceGradNorm = 0;
   double lossSensitivity = 0, normSensitivity = 0; // relative; 0: not asked for
   bool skips = false;                              // a step without a gradient norm

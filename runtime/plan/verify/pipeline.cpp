@@ -3,7 +3,7 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
-#include "runtime/plan/sequence_lengths.h"
+#include "runtime/plan/step_shapes.h"
 #include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -20,18 +20,23 @@ bool sameInput(const plan::InputBinding &a, const plan::InputBinding &b) {
          std::equal(a.global_shape().begin(), a.global_shape().end(), b.global_shape().begin(), b.global_shape().end());
 }
 
-// Ascending, each with its step.
-Status verifyLengths(const plan::Plan &plan) {
-  for (int i = 0; i < plan.lengths_size(); ++i) {
-    if (plan.lengths(i).length() <= (i > 0 ? plan.lengths(i - 1).length() : 0))
-      return inputError("the lengths of samples do not rise");
+// Ascending, each with its step. A ramp's last shape goes on for ever.
+Status verifyShapes(const plan::Plan &plan) {
+  const bool ramps = isRamp(plan);
+  for (int i = 0; i < plan.shapes_size(); ++i) {
+    auto place = [&](int of) { return ramps ? plan.shapes(of).until() : plan.shapes(of).length(); };
+    const bool isLast = i + 1 == plan.shapes_size();
+    if (ramps && isLast ? place(i) != 0 : place(i) <= (i > 0 ? place(i - 1) : 0))
+      return inputError(ramps ? "the stages of the ramp do not rise" : "the lengths of samples do not rise");
+    if (!isLast && plan.shapes(i).global_batch() < 1)
+      return inputError("a shape of the step does not say how many samples it has");
     const std::string step = routineOf(plan, "step", static_cast<size_t>(i));
     if (!findRoutine(plan.programs(0), step)) return inputError(fmt::format("there is no routine '{}'", step));
   }
   return Status::ok();
 }
 
-// An input has one shape in all routines of one length; every program has the same routines.
+// An input has one shape in all routines of one suffix; every program has the same routines.
 Status verifyInputs(const plan::Plan &plan) {
   for (const plan::Program &program : plan.programs()) {
     for (const plan::Routine &routine : program.routines())
@@ -41,7 +46,7 @@ Status verifyInputs(const plan::Plan &plan) {
       if (!findRoutine(program, routine.name()))
         return inputError(fmt::format("not every program has the routine '{}'", routine.name()));
   }
-  std::map<std::pair<std::string_view, std::string_view>, const plan::InputBinding *> known; // by length and name
+  std::map<std::pair<std::string_view, std::string_view>, const plan::InputBinding *> known; // by suffix and name
   for (const plan::Program &program : plan.programs())
     for (const plan::Routine &routine : program.routines()) {
       std::set<int> fragments;
@@ -53,7 +58,7 @@ Status verifyInputs(const plan::Plan &plan) {
             return inputError(fmt::format("input '{}' of fragment '{}' has another shape or type than elsewhere",
                                           read.name(), program.fragments(number).name()));
     }
-  return verifyLengths(plan);
+  return verifyShapes(plan);
 }
 
 template <typename Visit> Status forEachTransfer(const plan::Program &program, Visit &&visit) {

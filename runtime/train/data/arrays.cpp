@@ -2,6 +2,7 @@
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/data/array.h"
 #include "runtime/train/data/files.h"
+#include "runtime/train/data/image_change.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/ragged.h"
 #include "runtime/train/data/sequence.h"
@@ -13,12 +14,32 @@
 namespace cleave::runtime {
 namespace {
 
+bool isImage(const Field &field) {
+  return !field.label && !field.withoutSamples && field.shape.size() == 3 &&
+         (field.shape[0] == 1 || field.shape[0] == 3) && (field.dtype == plan::F32 || field.dtype == plan::U8);
+}
+
 class ArrayDataset : public Dataset {
 public:
   ArrayDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<RaggedSource> sources,
-               int64_t samples)
-      : Dataset(std::move(fields), settings.shuffle), sources(std::move(sources)), samples(samples) {}
+               int64_t samples, uint64_t seed)
+      : Dataset(std::move(fields), settings.shuffle), sources(std::move(sources)), samples(samples),
+        augment(settings.augment), seed(seed) {}
   int64_t size() const override { return samples; }
+  bool isSlow() const override { return augment.has_value(); }
+  Status fillTraining(size_t number, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const override {
+    const Field &of = fieldList[number];
+    if (!augment || !isImage(of)) return fill(number, indices, out);
+    std::vector<uint8_t> planes(static_cast<size_t>(of.elements()));
+    for (int64_t index : indices) {
+      CLEAVE_RETURN_IF_ERROR(sources[number].array.convert(index * of.elements(), of.elements(), plan::U8,
+                                                           reinterpret_cast<std::byte *>(planes.data())));
+      const std::vector<uint8_t> changed = augmentedPlanes(planes.data(), of.shape[0], {of.shape[1], of.shape[2]},
+                                                           *augment, Draws(seed, augmentStream, turn++));
+      for (uint8_t value : changed) storeNumber(of.dtype, value, std::exchange(out, out + byteSize(of.dtype)));
+    }
+    return Status::ok();
+  }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {
@@ -47,6 +68,8 @@ private:
 
   std::vector<RaggedSource> sources;
   int64_t samples;
+  std::optional<Augment> augment;
+  uint64_t seed;
 };
 
 // The arrays of one file.
@@ -85,6 +108,27 @@ Result<FoundArray> arrayFor(const Field &field, const DataSettings &settings, co
   if (Status converts = convertElements(*result.array, 0, 0, field.dtype, nullptr); !converts)
     return inputError(fmt::format("{}: array '{}': {}", file.path, result.name, converts.message()));
   return result;
+}
+
+// What `augment` changes is bytes, and nothing else lies as its pixels do.
+Status checkAugmented(const Field &field, const FoundArray &found, const ArrayFile &file) {
+  if (!isImage(field) || (found.array && found.array->dtype == plan::U8)) return Status::ok();
+  return inputError(fmt::format("{}: data.augment changes images of uint8, and array '{}' is {}", file.path, found.name,
+                                found.array ? describe(*found.array) : "missing"));
+}
+Status checkAugmented(const std::vector<Field> &fields) {
+  const auto image = std::ranges::find_if(fields, isImage);
+  if (image == fields.end())
+    return inputError("data.augment: no input of the plan is an image, f32 or u8 [3 or 1, height, width]");
+  for (const Field &field : fields) {
+    const std::vector<int64_t> &shape = field.shape;
+    const bool isMap = shape.size() >= 2 && std::equal(image->shape.begin() + 1, image->shape.end(), shape.end() - 2);
+    if (isImage(field) ? shape != image->shape : isMap)
+      return inputError(fmt::format("data.augment: '{}' is {} [{}] and would not follow image '{}' of [{}]", field.name,
+                                    name(field.dtype), fmt::join(shape, ", "), image->name,
+                                    fmt::join(image->shape, ", ")));
+  }
+  return Status::ok();
 }
 
 // An input that one file has and another does not would be filled in some samples.
@@ -235,7 +279,8 @@ Result<std::vector<ArrayFile>> openArrayFiles(const DataSettings &settings) {
 
 } // namespace
 
-Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
+Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
+  if (settings.augment) CLEAVE_RETURN_IF_ERROR(checkAugmented(fields));
   CLEAVE_ASSIGN_OR_RETURN(std::vector<ArrayFile> files, openArrayFiles(settings));
   if (!settings.lengths.empty()) return openRaggedArrays(settings, fields, files);
   std::vector<RaggedSource> sources(fields.size());
@@ -246,6 +291,7 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
       CLEAVE_ASSIGN_OR_RETURN(FoundArray found, arrayFor(fields[i], settings, file));
       CLEAVE_RETURN_IF_ERROR(checkSource(fields[i], sources[i], found, file, &file == files.data()));
       sources[i].content = found.content;
+      if (settings.augment) CLEAVE_RETURN_IF_ERROR(checkAugmented(fields[i], found, file));
       if (found.array)
         CLEAVE_RETURN_IF_ERROR(addArray(fields[i], found, file, here, sources[i]));
       else
@@ -256,8 +302,8 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
   }
   std::vector<Content> contents;
   for (const RaggedSource &source : sources) contents.push_back(source.content);
-  DataSource source =
-      splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(sources), samples), settings.trainSplit);
+  DataSource source = splitSamples(std::make_shared<ArrayDataset>(fields, settings, std::move(sources), samples, seed),
+                                   settings.trainSplit);
   source.filled = filledText(fields, contents);
   return source;
 }

@@ -47,21 +47,11 @@ private:
       else if (!turn)
         writeImage(at + 1, of.dtype, out);
       else
-        writeImage(changed(at + 1, Draws(seed, augmentStream, *turn + i)).data(), of.dtype, out);
+        writeImage(augmentedPlanes(at + 1, 3, {32, 32}, *augment, Draws(seed, augmentStream, *turn + i)).data(),
+                   of.dtype, out);
       CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, "CIFAR-10", indices[i]));
     }
     return Status::ok();
-  }
-  // The planes of an image, changed at random.
-  std::vector<unsigned char> changed(const unsigned char *planes, const Draws &draws) const {
-    const ImageSize size{32, 32};
-    Image image{size, std::vector<uint8_t>(pixels)};
-    for (int64_t i = 0; i < pixels; ++i) image.pixels[static_cast<size_t>(i % 1024 * 3 + i / 1024)] = planes[i];
-    image = augmented(image, *augment, size, draws, [](const Image &whole) { return whole; });
-    std::vector<unsigned char> out(pixels);
-    for (int64_t i = 0; i < pixels; ++i)
-      out[static_cast<size_t>(i)] = image.pixels[static_cast<size_t>(i % 1024 * 3 + i / 1024)];
-    return out;
   }
   const unsigned char *record(int64_t index) const {
     for (const auto &file : files) {

@@ -19,9 +19,10 @@ public:
       : Dataset(whole->fields(), whole->shuffle()), whole(std::move(whole)), begin(begin), count(count) {}
   int64_t size() const override { return count; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
-    std::vector<int64_t> moved(indices.begin(), indices.end());
-    for (int64_t &index : moved) index += begin;
-    return whole->fill(field, moved, out);
+    return whole->fill(field, moved(indices), out);
+  }
+  Status fillTraining(size_t field, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const override {
+    return whole->fillTraining(field, moved(indices), turn, out);
   }
   bool isSlow() const override { return whole->isSlow(); }
   std::unique_ptr<Dataset> atLength(std::vector<Field> of) const override {
@@ -31,6 +32,12 @@ public:
   int64_t lengthOf(int64_t sample) const override { return whole->lengthOf(begin + sample); }
 
 private:
+  std::vector<int64_t> moved(std::span<const int64_t> indices) const {
+    std::vector<int64_t> all(indices.begin(), indices.end());
+    for (int64_t &index : all) index += begin;
+    return all;
+  }
+
   std::shared_ptr<Dataset> whole;
   int64_t begin, count;
 };
@@ -99,7 +106,7 @@ Result<DataSource> openKind(const DataSettings &settings, const std::vector<Fiel
   if (settings.paths.empty() || std::ranges::count(settings.paths, "") > 0)
     return inputError(fmt::format("data of kind '{}' needs a path", settings.kind));
   for (const std::string &path : settings.paths) CLEAVE_RETURN_IF_ERROR(refuseUrl(path));
-  if (settings.kind == "arrays") return openArrays(settings, fields);
+  if (settings.kind == "arrays") return openArrays(settings, fields, seed);
   if (settings.kind == "chars") return openChars(settings, fields);
   if (settings.kind == "tokens") return openTokens(settings, fields);
   if (settings.paths.size() != 1)

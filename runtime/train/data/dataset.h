@@ -72,7 +72,7 @@ struct DataSource {
   std::string vocabulary;               // chars: the symbols (bytes) in the order of their numbers; else ""
   std::string filled;                   // inputs that the data does not give (sequence.h), for a person
   std::shared_ptr<const Mixing> mixing; // of the samples of a batch that trains (mixing.h); null: none
-  std::string lastBatch = "repeat";     // what becomes of samples that fill no batch; or "drop"
+  std::string lastBatch = "repeat";     // what becomes of samples that fill no batch; or "drop", "smaller"
 };
 
 struct DataOptions {

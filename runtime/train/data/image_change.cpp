@@ -131,4 +131,19 @@ Image recoloured(const Image &image, const ColourChange &change) {
   return out;
 }
 
+std::vector<uint8_t> augmentedPlanes(const uint8_t *planes, int64_t channels, ImageSize size, const Augment &augment,
+                                     const Draws &draws) {
+  const int64_t plane = size.height * size.width;
+  Image image{size, std::vector<uint8_t>(static_cast<size_t>(3 * plane))};
+  for (int64_t i = 0; i < plane; ++i)
+    for (int64_t colour = 0; colour < 3; ++colour) // of grey all are equal, and stay so
+      image.pixels[static_cast<size_t>(3 * i + colour)] = planes[colour % channels * plane + i];
+  image = augmented(image, augment, size, draws, [](const Image &whole) { return whole; });
+  std::vector<uint8_t> out(static_cast<size_t>(channels * plane));
+  for (int64_t i = 0; i < plane; ++i)
+    for (int64_t channel = 0; channel < channels; ++channel)
+      out[static_cast<size_t>(channel * plane + i)] = image.pixels[static_cast<size_t>(3 * i + channel)];
+  return out;
+}
+
 } // namespace cleave::runtime

@@ -48,4 +48,9 @@ Image augmented(const Image &image, const Augment &augment, ImageSize size, Draw
   return out;
 }
 
+// The same of an image that has the model's size and lies by channel: `planes` is [channels, height, width], of 1
+// (grey) or 3 channels, as the result.
+std::vector<uint8_t> augmentedPlanes(const uint8_t *planes, int64_t channels, ImageSize size, const Augment &augment,
+                                     const Draws &draws);
+
 } // namespace cleave::runtime

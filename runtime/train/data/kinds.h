@@ -7,8 +7,8 @@
 namespace cleave::runtime {
 
 // One array a field, the leading axis is the sample; an array with one axis more is taken as [steps, batch, ...].
-// Several files stand one behind the other.
-Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields);
+// Several files stand one behind the other. `seed`: of what settings.augment changes about images of uint8.
+Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed);
 // minGPT's CharDataset: the sorted set of the text's characters is the vocabulary; sample i is text[i, i + block), its
 // labels the same shifted by one. Several files have one vocabulary, and no sample goes from one into the next.
 Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields);

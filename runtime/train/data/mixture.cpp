@@ -19,13 +19,17 @@ public:
   }
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
-    for (int64_t index : indices) {
-      const Part &part = *std::prev(std::ranges::upper_bound(parts, index, {}, &Part::before));
-      const int64_t own = index - part.before;
-      CLEAVE_RETURN_IF_ERROR(part.data->fill(field, {&own, 1}, out));
-      out += fieldList[field].bytes();
-    }
-    return Status::ok();
+    return each(field, indices, out, [&](const Dataset &data, std::span<const int64_t> own, std::byte *to) {
+      return data.fill(field, own, to);
+    });
+  }
+  Status fillTraining(size_t field, std::span<const int64_t> indices, uint64_t turn, std::byte *out) const override {
+    return each(field, indices, out, [&](const Dataset &data, std::span<const int64_t> own, std::byte *to) {
+      return data.fillTraining(field, own, turn++, to);
+    });
+  }
+  bool isSlow() const override {
+    return std::ranges::any_of(parts, [](const Part &part) { return part.data->isSlow(); });
   }
   std::vector<Share> shares() const override {
     std::vector<Share> result;
@@ -34,6 +38,16 @@ public:
   }
 
 private:
+  Status each(size_t field, std::span<const int64_t> indices, std::byte *out, auto fillOne) const {
+    for (int64_t index : indices) {
+      const Part &part = *std::prev(std::ranges::upper_bound(parts, index, {}, &Part::before));
+      const int64_t own = index - part.before;
+      CLEAVE_RETURN_IF_ERROR(fillOne(*part.data, std::span(&own, 1), out));
+      out += fieldList[field].bytes();
+    }
+    return Status::ok();
+  }
+
   std::vector<Part> parts;
   int64_t samples = 0;
 };

@@ -5,9 +5,7 @@
 
 namespace cleave::runtime {
 
-Sampler::Sampler(int64_t size, SamplerOptions given) : size(size), options(std::move(given)) {
-  const int64_t whole = size / options.batch * options.batch;
-  perEpoch = whole == size || (options.dropLast && whole > 0) ? whole : whole + options.batch;
+Sampler::Sampler(int64_t size, SamplerOptions given) : size(size), batch(given.batch), options(std::move(given)) {
   if (options.shares.empty()) sources.push_back({0, size, 0, {}});
   std::vector<double> weights;
   int64_t first = 0;
@@ -21,7 +19,7 @@ Sampler::Sampler(int64_t size, SamplerOptions given) : size(size), options(std::
 }
 
 void Sampler::begin(uint64_t epoch) {
-  now = {epoch, 0};
+  now.epoch = epoch, now.position = 0;
   if (options.shuffle && options.groupOf) group();
 }
 
@@ -51,11 +49,11 @@ void Sampler::group() {
   std::vector<int64_t> rest; // places
   for (auto &[number, own] : places) {
     own.insert(own.begin(), rest.begin(), rest.end());
-    const size_t whole = own.size() - own.size() % static_cast<size_t>(options.batch);
-    for (size_t first = 0; first < whole; first += static_cast<size_t>(options.batch)) {
-      Batch &batch = batches.emplace_back(Batch{own[first], {}});
-      for (size_t i = first; i < first + static_cast<size_t>(options.batch); ++i)
-        batch.samples.push_back(order[static_cast<size_t>(own[i])]);
+    const size_t whole = own.size() - own.size() % static_cast<size_t>(batch);
+    for (size_t first = 0; first < whole; first += static_cast<size_t>(batch)) {
+      Batch &made = batches.emplace_back(Batch{own[first], {}});
+      for (size_t i = first; i < first + static_cast<size_t>(batch); ++i)
+        made.samples.push_back(order[static_cast<size_t>(own[i])]);
     }
     rest.assign(own.begin() + static_cast<int64_t>(whole), own.end());
   }
@@ -75,21 +73,40 @@ int64_t Sampler::take() {
 }
 
 std::span<const int64_t> Sampler::next(int64_t count) {
-  if (now.position + count > perEpoch) begin(now.epoch + 1);
+  const bool isNew = open == 0;
+  if (isNew) {
+    if (isOver()) begin(now.epoch + 1);
+    now.batch = open = batch;
+  }
+  counting = options.lastIsSmaller ? std::clamp<int64_t>(size - now.position, 0, count) : count;
   taken.clear();
-  for (int64_t i = 0; i < count; ++i) taken.push_back(take());
+  for (int64_t i = 0; i < counting; ++i) taken.push_back(take());
+  if (isNew) filler = taken.front();
+  taken.resize(static_cast<size_t>(count), filler);
+  open -= count, now.taken += static_cast<uint64_t>(counting);
   return taken;
 }
 
 Status Sampler::restore(SamplerState state) {
-  if (state.position < 0 || state.position > perEpoch ||
-      state.epoch > (uint64_t(1) << 62) / static_cast<uint64_t>(perEpoch))
+  if (state.batch == 0) { // all steps had this batch
+    state.batch = batch;
+    state.taken = state.epoch * static_cast<uint64_t>(samplesPerEpoch()) + static_cast<uint64_t>(state.position);
+  }
+  if (state.position < 0 || state.batch < 1 || state.position >= size + state.batch ||
+      std::max(state.epoch, state.taken / static_cast<uint64_t>(size)) >
+          (uint64_t(1) << 62) / static_cast<uint64_t>(size))
     return inputError(
         fmt::format("the data position {} of epoch {} lies beyond the epoch's {} samples: the data is not the one of "
                     "the snapshot",
-                    state.position, state.epoch, perEpoch));
+                    state.position, state.epoch, size));
   begin(state.epoch);
-  now.position = state.position;
+  now = state, open = 0;
+  if (!grouped.empty() && now.position > 0 && !isOver() && state.batch != batch)
+    return inputError(
+        fmt::format("with data.lengths and shuffle the batch can change between epochs only: {} of the "
+                    "{} samples of epoch {} are taken in batches of {}, and the order of its rest follows "
+                    "from that; go on with dims.batch {} until the epoch's end",
+                    now.position, size, now.epoch + 1, state.batch, state.batch));
   if (mixture) mixture->seek(static_cast<int64_t>(turn()));
   return Status::ok();
 }

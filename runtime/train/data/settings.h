@@ -32,7 +32,7 @@ struct DataSettings {
   int64_t block = 0, truncate = 0, samples = 0;
   double trainSplit = 1.0;
   bool shuffle = true;
-  std::string lastBatch = "repeat"; // or "drop"
+  std::string lastBatch = "repeat"; // or "drop", "smaller"
   std::map<std::string, std::string> fields;
   std::map<std::string, Content> fill;
   int64_t size = 0;              // images
@@ -42,7 +42,7 @@ struct DataSettings {
   bool causal = false;           // of lengths: masks that are made let a position see those before it only
   std::optional<int64_t> separator;
   std::map<std::string, double> pad; // of lengths: field name -> what stands behind a sample's end
-  std::optional<Augment> augment;    // images, cifar10
+  std::optional<Augment> augment;    // images, cifar10, arrays of images
   double mixup = 0, cutmix = 0;      // the alpha of each; 0: none
   std::vector<DataSettings> sources; // of a mixture
   double weight = 1;                 // of a source

@@ -13,6 +13,7 @@ namespace cleave::runtime {
 struct TokenFile {
   std::string path;
   Array tokens;                                                 // one row of integers
+  Array whole = {};                                             // the same, where `tokens` are the first of them
   std::optional<std::vector<int64_t>> documents = std::nullopt; // where each begins, and the end of the last
 };
 

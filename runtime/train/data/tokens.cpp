@@ -21,6 +21,7 @@ Result<std::vector<TokenFile>> openTokenFiles(const DataSettings &settings) {
   for (const std::string &path : paths) {
     CLEAVE_ASSIGN_OR_RETURN(TokenFile file, openTokenFile(path, settings.dtype, !settings.lengths.empty()));
     Array &tokens = file.tokens;
+    file.whole = tokens;
     if (settings.truncate > 0) tokens.shape[0] = std::min(tokens.shape[0], settings.truncate - total);
     tokens.bytes = tokens.bytes.first(static_cast<size_t>(tokens.shape[0] * byteSize(tokens.dtype)));
     total += tokens.shape[0];
@@ -39,19 +40,22 @@ void addDocument(int64_t begin, int64_t end, int64_t longest, std::vector<Sample
 Status addSeparated(const TokenFile &file, int64_t first, int64_t separator, int64_t longest,
                     std::vector<SamplePart> &samples) {
   constexpr int64_t atOnce = 65536;
-  const int64_t total = file.tokens.shape[0];
+  const int64_t total = file.tokens.shape[0], whole = file.whole.shape[0];
   std::vector<int64_t> tokens(atOnce);
   int64_t begin = 0;
-  for (int64_t at = 0; at < total; at += atOnce) {
-    const int64_t count = std::min(atOnce, total - at);
+  bool isThere = false; // perhaps behind what data.truncate leaves
+  for (int64_t at = 0; at < (isThere ? total : whole); at += atOnce) {
+    const int64_t count = std::min(atOnce, whole - at);
     CLEAVE_RETURN_IF_ERROR(
-        convertElements(file.tokens, at, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
-    for (int64_t i = 0; i < count; ++i)
-      if (tokens[static_cast<size_t>(i)] == separator)
-        addDocument(first + std::exchange(begin, at + i + 1), first + at + i + 1, longest, samples);
+        convertElements(file.whole, at, count, plan::I64, reinterpret_cast<std::byte *>(tokens.data())));
+    for (int64_t i = 0; i < count; ++i) {
+      if (tokens[static_cast<size_t>(i)] != separator) continue;
+      isThere = true;
+      if (at + i < total) addDocument(first + std::exchange(begin, at + i + 1), first + at + i + 1, longest, samples);
+    }
   }
-  if (begin == 0)
-    return inputError(fmt::format("{}: the separator {} is not among its {} tokens", file.path, separator, total));
+  if (!isThere)
+    return inputError(fmt::format("{}: the separator {} is not among its {} tokens", file.path, separator, whole));
   addDocument(first + begin, first + total, longest, samples);
   return Status::ok();
 }

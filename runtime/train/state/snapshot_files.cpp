@@ -73,7 +73,11 @@ Json toJson(const SnapshotManifest &manifest) {
     files.push_back({{"bytes", file.bytes}, {"checksum", file.checksum}});
   return {{"format", formatVersion},
           {"step", manifest.step},
-          {"data", {{"epoch", manifest.sampler.epoch}, {"position", manifest.sampler.position}}},
+          {"data",
+           {{"epoch", manifest.sampler.epoch},
+            {"position", manifest.sampler.position},
+            {"batch", manifest.sampler.batch},
+            {"taken", manifest.sampler.taken}}},
           {"seed", manifest.seed},
           {"fingerprint", manifest.fingerprint},
           {"model", manifest.modelPath},
@@ -147,7 +151,9 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
       return inputError(fmt::format("{}: has snapshot format {}; this program reads {}", path.string(),
                                     json.at("format").dump(), formatVersion));
     manifest.step = json.at("step").get<int64_t>();
-    manifest.sampler = {json.at("data").at("epoch").get<uint64_t>(), json.at("data").at("position").get<int64_t>()};
+    const Json &data = json.at("data");
+    manifest.sampler = {data.at("epoch").get<uint64_t>(), data.at("position").get<int64_t>(),
+                        data.value("batch", int64_t(0)), data.value("taken", uint64_t(0))};
     manifest.seed = json.at("seed").get<uint64_t>();
     manifest.fingerprint = json.at("fingerprint").get<std::string>();
     manifest.modelPath = json.at("model").get<std::string>();
@@ -303,7 +309,8 @@ void SnapshotWriter::removeOld(const std::string &own) const {
   if (keep.best) {
     double lowest = 0;
     for (auto path = all->rbegin(); path != all->rend(); ++path)
-      if (Result<SnapshotManifest> read = readManifest(*path); read && read->score && read->best.monitor == manifest.best.monitor)
+      if (Result<SnapshotManifest> read = readManifest(*path);
+          read && read->score && read->best.monitor == manifest.best.monitor)
         if (best.empty() || *read->score < lowest) best = *path, lowest = *read->score;
     std::error_code failure;
     const fs::path link = fs::path(folder) / "best", made = fs::path(folder) / ".best.partial";

@@ -10,6 +10,7 @@ namespace cleave::runtime {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::vector<int64_t> drawn(Sampler &sampler, int64_t batches, int64_t batch) {
   std::vector<int64_t> all;
@@ -137,6 +138,66 @@ TEST(Sampler, GoesOnFromItsState) {
     EXPECT_FALSE(reference.restore({0, 1000}).isOk());
     EXPECT_FALSE(reference.restore({uint64_t(1) << 63, 0}).isOk());
   }
+}
+
+// Of another batch from some step on, with a resume there or without: no sample is lost, and none comes twice but at an
+// epoch's end.
+TEST(Sampler, GoesOnWithAnotherBatch) {
+  constexpr int64_t size = 101;
+  const std::vector<int64_t> batches = {4, 4, 16, 16, 16, 64, 8, 8, 32, 4, 64, 16, 64, 8};
+  auto options = [](int64_t batch, bool shuffle, bool dropLast) {
+    return SamplerOptions{.batch = batch, .seed = 3, .shuffle = shuffle, .dropLast = dropLast};
+  };
+  for (const bool dropLast : {false, true}) {
+    Sampler ramped(size, options(batches[0], true, dropLast)), alone(size, options(1, true, true));
+    SamplerState state;
+    std::vector<int64_t> epoch; // the one under way
+    int64_t taken = 0;
+    for (int64_t batch : batches) {
+      ramped.setBatch(batch);
+      const std::span<const int64_t> one = ramped.next(batch);
+      Sampler resumed(size, options(batch, true, dropLast));
+      ASSERT_TRUE(resumed.restore(state).isOk());
+      const std::span<const int64_t> other = resumed.next(batch);
+      ASSERT_TRUE(std::ranges::equal(one, other));
+      if (ramped.state().position == batch) { // a new epoch, where the one before is at its end
+        if (dropLast)
+          EXPECT_TRUE(epoch.empty() || std::ssize(epoch) + batch > size);
+        else
+          EXPECT_TRUE(epoch.empty() || std::ssize(epoch) >= size);
+        epoch.clear();
+        ASSERT_TRUE(alone.restore({ramped.state().epoch, 0}).isOk());
+      }
+      for (int64_t sample : one) {
+        if (std::ssize(epoch) < size) EXPECT_EQ(sample, alone.next(1)[0]); // that of batches of 1, in their order
+        epoch.push_back(sample);
+      }
+      taken += batch, state = ramped.state();
+      EXPECT_EQ(ramped.turn(), static_cast<uint64_t>(taken));
+    }
+    EXPECT_GE(state.epoch, 2u);
+  }
+  // A mixture goes on with its sources.
+  const std::vector<Share> shares = {{50, 0.6}, {31, 0.4}};
+  Sampler mixed(81, {.batch = 4, .seed = 3, .shares = shares}), small(81, {.batch = 1, .seed = 3, .shares = shares});
+  SamplerState state;
+  for (int64_t batch : batches) {
+    Sampler resumed(81, {.batch = batch, .seed = 3, .shares = shares});
+    ASSERT_TRUE(resumed.restore(state).isOk());
+    mixed.setBatch(batch);
+    const std::span<const int64_t> one = mixed.next(batch);
+    EXPECT_TRUE(std::ranges::equal(one, resumed.next(batch)));
+    for (int64_t sample : one) EXPECT_EQ(sample, small.next(1)[0]);
+    state = mixed.state();
+  }
+  // How samples of several lengths are grouped follows from the batch.
+  auto groupOf = [](int64_t sample) { return static_cast<size_t>(sample % 2); };
+  Sampler grouped(20, {.batch = 4, .seed = 3, .groupOf = groupOf}),
+      other(20, {.batch = 2, .seed = 3, .groupOf = groupOf});
+  drawn(grouped, 2, 4);
+  EXPECT_THAT(other.restore(grouped.state()).message(), HasSubstr("are taken in batches of 4"));
+  drawn(grouped, 3, 4);
+  EXPECT_TRUE(other.restore(grouped.state()).isOk());
 }
 
 // After any number of turns every source is within one of its share, and the turns are those of a counter.

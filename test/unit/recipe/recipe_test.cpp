@@ -79,6 +79,8 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
        {std::string(example),
         withLoss("dims: {batch: 8, seq: 8}\ndata: {kind: tokens, path: /x, lengths: [8, 4], pack: true, separator: 3, "
                  "causal: false, pad: {ids: 2}}"),
+        withLoss("dims: {batch: 8, seq: 8}\nramp: [{until: 10, batch: 2}, {until: 20, seq: 4, batch: 8}]"),
+        withLoss("data: {kind: mixture, sources: [{kind: cifar10, path: /x, augment: {flip: 0.5}}]}"),
         withLoss("data: {kind: arrays, path: /x, fill: {position_ids: positions, speaker: zeros}}"),
         withLoss("data: {kind: mixture, shuffle: false, sources: [{kind: tokens, path: [/x, /y], weight: 0.7}, {kind: "
                  "arrays, path: /z, fields: {a: b}, train_split: 0.5}]}"),
@@ -113,6 +115,9 @@ TEST(Recipe, ResolvedTextParsesToTheSame) {
       };
       EXPECT_EQ(all(again.losses[i]), all(recipe.losses[i]));
     }
+    ASSERT_EQ(again.ramp.size(), recipe.ramp.size());
+    for (size_t i = 0; i < recipe.ramp.size(); ++i)
+      EXPECT_EQ(std::tie(again.ramp[i].until, again.ramp[i].dims), std::tie(recipe.ramp[i].until, recipe.ramp[i].dims));
     EXPECT_EQ(again.clipNorms.size(), recipe.clipNorms.size());
     EXPECT_EQ(again.skipOutliers.has_value(), recipe.skipOutliers.has_value());
     EXPECT_EQ(again.trainable, recipe.trainable);
@@ -161,6 +166,19 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   const std::string lengths = "dims: {batch: 8, seq: 8}\ndata: {kind: arrays, path: x, lengths: [8, 4]";
   EXPECT_THAT(fault(withLoss("data: {kind: arrays, path: x, pack: true}")),
               HasSubstr("'data.pack' is for samples of several 'lengths'"));
+  const std::string sizes = "dims: {batch: 8, seq: 8}\nramp: ";
+  EXPECT_THAT(fault(withLoss(sizes + "{until: 3, batch: 4}")), HasSubstr("'ramp' must be a list of maps"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{batch: 4}]")), HasSubstr("'ramp.until' must be the stage's last step"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3, batch: 2}, {until: 3, batch: 4}]")),
+              HasSubstr("and after that of the stage before"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3, batch: 9}]")), HasSubstr("'ramp.batch' must be"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3, sequence: 4}]")),
+              HasSubstr("'ramp.sequence' grows to 'dims.sequence': give that, too"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3}]")), HasSubstr("a stage of 'ramp' needs a dimension"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3, batch: 4}]\ndata: {kind: arrays, path: x, lengths: [4, 8]}")),
+              HasSubstr("would both choose a step's shape"));
+  EXPECT_THAT(fault(withLoss(sizes + "[{until: 3, seq: 4}]\ndata: {kind: cifar10, path: x}")),
+              HasSubstr("'ramp' of images takes 'batch' only"));
   EXPECT_THAT(fault(withLoss("dims: {seq: 9}\ndata: {kind: arrays, path: x, lengths: [8]}")),
               HasSubstr("'data.lengths' ends with 8, and no dimension of 'dims' is that long"));
   EXPECT_THAT(fault(withLoss(lengths + ", length_dims: [batch_of_docs]}")),
@@ -171,9 +189,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: [a, b]}")),
               HasSubstr("'data' of kind images is in one folder, and 'path' lists 2"));
   const std::string faults[][2] = {
-      {"{kind: chars, path: x, drop_last: true}", "unknown key 'data.drop_last'; the key is data.last_batch: drop"},
-      {"{kind: chars, path: x, last_batch: smaller}",
-       "'data.last_batch' cannot be 'smaller'; a step is compiled for one"},
+      {"{kind: chars, path: x, drop_last: true}",
+       "unknown key 'data.drop_last'; the key is data.last_batch: drop, or smaller"},
+      {"{kind: chars, path: x, last_batch: small}", "'data.last_batch' cannot be 'small'"},
       {"{kind: mixture}", "'data' of kind mixture needs 'sources'"},
       {"{kind: mixture, sources: []}", "'data' of kind mixture needs 'sources'"},
       {"{kind: mixture, path: x, sources: [{kind: tokens, path: x}]}", "unknown key 'data.path'"},
@@ -185,7 +203,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
       {"{kind: mixture, sources: [{kind: tokens, path: x, shuffle: true}]}", "'shuffle' is not for one source"},
       {"{kind: mixture, sources: [{kind: chars, path: x}]}", "is tokens, arrays, cifar10 or synthetic, not chars"},
       {"{kind: mixture, sources: [{kind: mixture, sources: [{kind: tokens, path: x}]}]}", "not mixture"},
-      {"{kind: arrays, path: x, augment: {flip: 0.5}}", "'data.augment' is for images and cifar10, this is arrays"},
+      {"{kind: tokens, path: x, augment: {flip: 0.5}}",
+       "'data.augment' is for images, cifar10 and arrays of images, this is "
+       "tokens"},
       {"{kind: tokens, path: x, mixup: 0.5}", "'data.mixup' is for images, cifar10, and arrays of one length"},
       {"{kind: images, path: x, cutmix: 0}", "'data.cutmix' must be above 0"},
       {"{kind: images, path: x, augment: {random_resized_crop: {scale: [1]}}}", "must list two numbers"},
@@ -320,7 +340,8 @@ TEST(Recipe, MetricsAreWordsOrMaps) {
       {"metrics: [accuracy]", "output", "needs 'output' and 'labels'"},
       {"metrics: [accuracy, accuracy]", "softmax_cross_entropy", "two of 'eval.metrics' are called 'accuracy'"},
       {"metrics: [accuracy], monitor: f1", "softmax_cross_entropy", "must be loss or one of 'eval.metrics', is 'f1'"},
-      {"metrics: [confusion], monitor: confusion", "softmax_cross_entropy", "cannot judge by a metric of kind confusion"},
+      {"metrics: [confusion], monitor: confusion", "softmax_cross_entropy",
+       "cannot judge by a metric of kind confusion"},
       {"patience: 3", "softmax_cross_entropy", "needs evaluations"},
   };
   for (const auto &[eval, loss, message] : faults)
@@ -595,7 +616,7 @@ TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<AdamForm>(2);
   expectTableIsWhole<BiasCorrection>(3);
   expectTableIsWhole<DataKind>(7);
-  expectTableIsWhole<LastBatch>(2);
+  expectTableIsWhole<LastBatch>(3);
 }
 
 // The reader takes no key that the table lacks (yaml_reader.cpp), and here none of the table that it does not know.

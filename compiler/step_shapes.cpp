@@ -1,4 +1,4 @@
-#include "compiler/sequence_lengths.h"
+#include "compiler/step_shapes.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,9 +12,10 @@ LogicalResult checkParameters(ModuleOp whole, ModuleOp other) {
   for (auto param : other.getOps<onnx::ParamOp>()) {
     auto same = known.lookup<onnx::ParamOp>(param.getSymName());
     if (!same || same->getAttrDictionary() != param->getAttrDictionary())
-      return param.emitError() << "'" << param.getSymName()
-                               << "' is another tensor for another length of the sequence: a plan for several lengths "
-                                  "needs parameters that do not depend on it";
+      return param.emitError()
+             << "'" << param.getSymName()
+             << "' is another tensor in a step of another shape: a plan for several lengths, or with a ramp, "
+                "needs parameters that do not depend on it";
   }
   return success();
 }

@@ -1,5 +1,6 @@
-// A plan for sequences of several lengths: the step of each is built and split by itself, by the decision that was made
-// for the longest, and all become routines of one plan, which share parameters, state and scratch memory.
+// A plan for steps of several shapes, by the length of samples or by a ramp of the batch: the step of each is built and
+// split by itself, by the decision that was made for the last, and all become routines of one plan, which share
+// parameters, state and scratch memory.
 //
 //   lengths [128, 512]      step        accumulate m0, final m1                  evaluate        evaluate m0
 //                           step@128    accumulate@128 m0, final@128 m1          evaluate@128    evaluate@128 m0
