@@ -5,7 +5,9 @@
 //   loss = -log(e^a[T-1, 2 L] + e^a[T-1, 2 L - 1])
 //
 // where l has a blank before, between and behind the L labels. What cannot be is `never`, a number so low that its
-// exponential is 0 beside any other, and whose gradient is no NaN.
+// exponential is 0 beside any other, and whose gradient is no NaN. Behind a sample's last step y is `over`, beside
+// which the sum of all `never` is small: a that is as high stays as it was. So no step has a number of its own, and its
+// kernels are those of all others, compiled once.
 #include "compiler/training/losses.h"
 #include <limits>
 
@@ -16,7 +18,7 @@ using cleave::onnx::tensorType;
 namespace cleave::training {
 namespace {
 
-constexpr double never = -1e30;
+constexpr double never = -1e30, over = 1e36;
 
 struct Ctc {
   Formula f;
@@ -76,7 +78,10 @@ LossTerms buildCtcLoss(Formula f, const recipe::Loss &loss, Value x, Value targe
   // y[t, sample, place]
   Value table = f.make<onnx::TransposeOp>(x, ArrayRef<int64_t>{1, 2, 0});
   Value y = f.make<onnx::GatherOp>(table, labels, 1, ArrayAttr(), IntegerAttr(), 1);
-  y = f.make<onnx::TransposeOp>(f.make<onnx::MaxOp>(y, f.like(y, never)), ArrayRef<int64_t>{2, 0, 1});
+  Value step = f.make<onnx::IotaOp>(RankedTensorType::get({samples, places, steps}, i64), 2, ArrayAttr());
+  Value isWithin = below(step, f.expand(inputLengths, {samples, places, steps}, {1, 2}));
+  y = f.where(isWithin, f.make<onnx::MaxOp>(y, f.like(y, never)), f.like(y, over));
+  y = f.make<onnx::TransposeOp>(y, ArrayRef<int64_t>{2, 0, 1});
   auto at = [&](int64_t t) {
     Value one = f.make<onnx::SliceOp>(y, ArrayRef<int64_t>{t, 0, 0}, ArrayRef<int64_t>{1, samples, places},
                                       ArrayRef<int64_t>{1, 1, 1});
@@ -93,8 +98,7 @@ LossTerms buildCtcLoss(Formula f, const recipe::Loss &loss, Value x, Value targe
     Value padded = c.joined({before, alpha}, 1);
     Value skipping = f.where(same, nothing, c.columns(padded, 0, places));
     Value next = f.add(c.logSum({alpha, c.columns(padded, 1, places), skipping}), at(t));
-    Value isOver = c.ofSample(below(f.like(inputLengths, static_cast<double>(t)), inputLengths));
-    alpha = f.where(isOver, next, alpha);
+    alpha = f.where(below(next, f.like(next, over / 2)), next, alpha);
   }
 
   Value isEnd = either(f.make<onnx::EqualOp>(place, last), f.make<onnx::EqualOp>(f.add(place, f.like(place, 1)), last));

@@ -31,9 +31,11 @@ LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Valu
 bool isEmbeddingLoss(recipe::LossKind kind);
 LossTerms buildEmbeddingLoss(onnx::Formula f, const recipe::Loss &loss, llvm::ArrayRef<mlir::Value> outputs,
                              mlir::Value labels);
+// CTC's steps are unrolled: 1,024, 2,048 and 4,096 compile in 2.5, 4.9 and 12.9 s of a CPU, to plans of 5, 10 and 21
+// MB.
+inline constexpr int64_t longestCtc = 4096;
 // x [steps, samples, classes], logarithms of probabilities; integers targets [samples, longest], and of each sample
 // its steps and its labels.
-inline constexpr int64_t longestCtc = 1024; // steps, which are unrolled
 LossTerms buildCtcLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value targets,
                        mlir::Value inputLengths, mlir::Value targetLengths);
 
