@@ -2,6 +2,7 @@
 #include "runtime/check/proof/store.h"
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace cleave::proof {
 namespace {
@@ -299,8 +300,71 @@ Index Store::row(Term number, int64_t rows) {
   if (Index index; asIndex(number, index))
     if (Range range = node(index).range; range.low >= 0 && range.high < rows) return index;
   if (rows == 1) return constant(0);
+  if (const std::optional<Index> index = rowOfEntry(number, rows)) return *index;
   if (hasStandIns(number)) throw Unproved{"it looks up rows by numbers that come from other microbatches"};
   return of(intern(AtomNode{AtomNode::Row, {}, 0, rows, {}, number}));
+}
+
+void Store::nameRows(Term number, const std::vector<Index> &places, const std::vector<int64_t> &shape, int64_t rows) {
+  const TermNode &named = term(number);
+  if (!definition(named.definition).symmetries.empty()) return;
+  // The indices of the number, each of them in its range, are those of all places in another form.
+  std::vector<int64_t> sizes;
+  Index whole = constant(0), all = constant(0);
+  for (Index argument : named.arguments) {
+    const IndexNode &own = node(argument);
+    const bool isMicrobatch = own.variables.size() == 1 && argument == of(own.variables[0]) &&
+                              atom(own.variables[0]).variable == Variable::Microbatch;
+    if (!isMicrobatch && (own.range.low != 0 || !own.range.isFinite())) return;
+    sizes.push_back(isMicrobatch ? 0 : own.range.high + 1);
+    if (!isMicrobatch) whole = add(scale(whole, sizes.back()), argument);
+  }
+  for (size_t d = 0; d < places.size(); ++d)
+    if (std::ranges::any_of(node(places[d]).variables, [&](Atom v) { return dependsOn(number, v); }))
+      all = add(scale(all, shape[d]), places[d]);
+  if (whole == all) namedRows[{rows, named.definition}] = sizes;
+}
+
+bool Store::namesRow(Term number, int64_t rows) const {
+  const TermNode &named = term(number);
+  auto known = namedRows.find({rows, named.definition});
+  if (known == namedRows.end()) return false;
+  for (size_t i = 0; i < named.arguments.size(); ++i) {
+    const IndexNode &own = node(named.arguments[i]);
+    const int64_t size = known->second[i];
+    const bool isWithin = size == 0 ? own.terms.size() == 1 && own.variables.size() == 1 && own.constant == 0 &&
+                                          own.terms[0] == std::pair<Atom, int64_t>(own.variables[0], 1) &&
+                                          atom(own.variables[0]).variable == Variable::Microbatch
+                                    : own.range.low >= 0 && own.range.high < size;
+    if (!isWithin) return false;
+  }
+  return true;
+}
+
+// number = n + rows * entry, where n names one of the entry's rows
+std::optional<Index> Store::rowOfEntry(Term number, int64_t rows) {
+  if (kindOf(number) != Kind::Sum) return std::nullopt;
+  std::vector<std::pair<double, Term>> others;
+  Index index = constant(0);
+  const std::vector<Term> children = open(number);
+  for (size_t i = 0; i < children.size(); ++i)
+    if (const double factor = definitionOf(number).factors[i]; kindOf(children[i]) == Kind::Index && factor == 1)
+      index = term(children[i]).arguments[0];
+    else
+      others.emplace_back(factor, children[i]);
+  std::set<int64_t> sizes;
+  for (const auto &[key, known] : namedRows)
+    if (rows % key.first == 0) sizes.insert(key.first);
+  for (int64_t size : sizes) {
+    std::map<Atom, int64_t> entries, rest;
+    for (auto [part, factor] : node(index).terms) (factor % size == 0 ? entries : rest)[part] = factor;
+    const Index first = intern(0, entries);
+    if (node(first).range.low < 0 || node(first).range.high > rows - size) continue;
+    std::vector<std::pair<double, Term>> own = others;
+    own.emplace_back(1.0, indexValue(intern(0, rest)));
+    if (const Term n = sum(own); namesRow(n, size)) return add(first, row(n, size));
+  }
+  return std::nullopt;
 }
 
 namespace {

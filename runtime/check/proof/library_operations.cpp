@@ -30,6 +30,51 @@ Tensor Operations::scatterAdd(const Tensor &indices, const Tensor &updates, int6
   return {updates.dtype, shape, store.reduce(Reduce::Sum, {m}, store.product({isIt, atLinear(updates, from)}))};
 }
 
+// The row that the number at a place of the indices names; so does every number of them.
+Index Operations::rowOfEntry(const Tensor &indices, const std::vector<Index> &place, int64_t rows) {
+  store.nameRows(indices.value, dimensions(indices.shape), indices.shape, rows);
+  return store.row(at(indices, place), rows);
+}
+
+// y[b..., outer..., i..., inner...] = table[b..., outer..., indices[b..., i...], inner...]
+Tensor Operations::gatherOfEntries(const Tensor &table, const Tensor &indices, size_t axis, size_t batch,
+                                   const TensorType &type) {
+  const std::vector<Index> out = dimensions(type.shape);
+  const size_t inner = axis + indices.shape.size() - batch; // where the table's dimensions behind `axis` begin
+  if (batch > axis || batch > indices.shape.size() || inner + table.shape.size() != out.size() + axis + 1)
+    throw Unproved{"its operands do not fit each other"};
+  const auto begin = out.begin();
+  auto place = [&](size_t from) { return begin + static_cast<std::ptrdiff_t>(from); };
+  std::vector<Index> named(begin, place(batch)), read(begin, place(axis));
+  named.insert(named.end(), place(axis), place(inner));
+  read.push_back(rowOfEntry(indices, named, table.shape[axis]));
+  read.insert(read.end(), place(inner), out.end());
+  return {type.dtype, type.shape, at(table, read)};
+}
+
+// y[b..., outer..., row, inner...] = sum over the i... with indices[b..., i...] = row of
+// updates[b..., outer..., i..., inner...]
+Tensor Operations::scatterAddOfEntries(const Tensor &indices, const Tensor &updates, size_t axis, size_t batch,
+                                       const TensorType &type) {
+  const std::vector<Index> out = dimensions(type.shape);
+  if (batch > axis || axis >= out.size() || batch > indices.shape.size())
+    throw Unproved{"its operands do not fit each other"};
+  if (elementCount(indices.shape) == 0) return {type.dtype, type.shape, store.number(0)};
+  const auto begin = out.begin();
+  auto place = [&](size_t from) { return begin + static_cast<std::ptrdiff_t>(from); };
+  std::vector<Index> named(begin, place(batch)), read(begin, place(axis));
+  std::vector<Atom> over;
+  for (size_t d = batch; d < indices.shape.size(); ++d) {
+    over.push_back(store.fresh(over, indices.shape[d]));
+    named.push_back(store.of(over.back()));
+    read.push_back(named.back());
+  }
+  read.insert(read.end(), place(axis + 1), out.end());
+  const Index row = rowOfEntry(indices, named, type.shape[axis]);
+  const Term isIt = store.inside(store.subtract(row, out[axis]), 0, 1);
+  return {type.dtype, type.shape, store.reduce(Reduce::Sum, over, store.product({isIt, at(updates, read)}))};
+}
+
 Tensor Operations::cumSum(const Tensor &x, int64_t axis, bool exclusive, bool reverse) {
   std::vector<Index> index = dimensions(x.shape);
   const auto a = static_cast<size_t>(axis);

@@ -311,8 +311,10 @@ Tensor Operations::movement(const plan::GraphNode &node, const std::vector<Tenso
     const bool gathers = op == "Gather";
     const Tensor &indices = operands.at(gathers ? 1 : 0);
     const auto axis = static_cast<size_t>(intOf(node, "axis"));
-    if (node.attributes().count("batch_dims") && intOf(node, "batch_dims") != 0)
-      throw Unproved{"entries look up rows of their own (batch_dims)"};
+    const auto batch = static_cast<size_t>(node.attributes().count("batch_dims") ? intOf(node, "batch_dims") : 0);
+    if (batch > 0)
+      return gathers ? gatherOfEntries(x, indices, axis, batch, type)
+                     : scatterAddOfEntries(indices, operands.at(1), axis, batch, type);
     if (node.attributes().count("global_rows")) throw Unproved{"it belongs to partitioned code"};
     const std::vector<int64_t> &table = gathers ? x.shape : type.shape;
     int64_t outer = 1, inner = 1;

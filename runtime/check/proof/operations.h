@@ -56,6 +56,10 @@ public:
                 int64_t globalRows, const std::vector<int64_t> &shape);
   Tensor scatterAdd(const Tensor &indices, const Tensor &updates, int64_t outer, int64_t rows, int64_t inner,
                     Index start, int64_t globalRows, const std::vector<int64_t> &shape);
+  // Where each entry of the leading `batch` dimensions looks up rows of its own (batch_dims).
+  Tensor gatherOfEntries(const Tensor &table, const Tensor &indices, size_t axis, size_t batch, const TensorType &type);
+  Tensor scatterAddOfEntries(const Tensor &indices, const Tensor &updates, size_t axis, size_t batch,
+                             const TensorType &type);
   Tensor cumSum(const Tensor &x, int64_t axis, bool exclusive, bool reverse);
   Tensor convolution(const Tensor &x, const Tensor &w, const Window &window, const TensorType &type);
   Tensor convolutionInput(const Tensor &dy, const Tensor &w, const Window &window, const TensorType &type);
@@ -88,6 +92,7 @@ private:
     std::vector<Atom> over;
     std::vector<Index> ofX, ofOther;
   };
+  Index rowOfEntry(const Tensor &indices, const std::vector<Index> &place, int64_t rows);
   Tensor overWindows(WindowSum sum, const Window &window, const TensorType &type);
   Index windowPlace(const Window &window, size_t d, Index output, Index tap);
   Term unary(const std::string &op, Term x, plan::DType from, plan::DType to);

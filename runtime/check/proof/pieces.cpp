@@ -53,9 +53,17 @@ Term Store::inside(Index index, int64_t low, int64_t high) {
       std::map<Atom, int64_t> upper, small;
       for (auto [other, times] : from.terms) (times % step == 0 ? upper[other] = times / step : small[other] = times);
       const Range rest = node(intern(0, small)).range;
+      const int64_t least = std::max(low, from.range.low), most = std::min(high - 1, from.range.high);
+      // One value, from which one value of the rest leaves a multiple: both have a condition of their own.
+      if (least == most && rest.isFinite() && !small.empty()) {
+        const int64_t left = rest.low + ((least - rest.low) % step + step) % step;
+        if (left > rest.high) return number(0);
+        if (left + step > rest.high)
+          return product({inside(intern(0, upper), (least - left) / step, (least - left) / step + 1),
+                          inside(intern(0, small), left, left + 1)});
+      }
       if (rest.low < 0 || rest.high >= step) continue;
       // All of it with one value of upper: both have a condition of their own.
-      const int64_t least = std::max(low, from.range.low), most = std::min(high - 1, from.range.high);
       if (from.range.isFinite() && !small.empty()) {
         auto floorOf = [&](int64_t x) { return x / step - (x % step < 0); };
         if (const int64_t above = floorOf(least); above == floorOf(most))

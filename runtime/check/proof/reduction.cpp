@@ -38,6 +38,17 @@ int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
   return count;
 }
 
+// Made once more from the parts in whose indices the variable is divided: what a definition adds up may be whole there,
+// as 2 p + (q + r) / 2 is (k + r) / 2 at p = k / 4, q = k % 4.
+Term Store::undivided(Term t, Atom variable) {
+  const DefinitionNode &made = definitionOf(t);
+  if (made.children.empty() || divisionsOf(t, {variable}) == 0) return t;
+  std::vector<Atom> over;
+  std::vector<Term> children = open(t, &over);
+  for (Term &child : children) child = undivided(child, variable);
+  return assemble(made, over, std::move(children));
+}
+
 // A variable that is divided by s becomes s q + r, where that leaves less to divide.
 bool Store::splitVariables(std::vector<Atom> &over, Term &body) {
   for (size_t i = 0; i < over.size(); ++i) {
@@ -85,8 +96,10 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
       });
       if (!isCandidate) continue;
       const Atom both = fresh(term(body).variables, atom(a).size * size);
-      const Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
-      if (divisionsOf(other, {both}) > divisionsOf(body, {a, b})) continue;
+      const int64_t before = divisionsOf(body, {a, b});
+      Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
+      if (divisionsOf(other, {both}) > before) other = undivided(other, both);
+      if (divisionsOf(other, {both}) > before) continue;
       body = other;
       over[i] = both;
       over.erase(over.begin() + static_cast<std::ptrdiff_t>(j));

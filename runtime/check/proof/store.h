@@ -158,6 +158,9 @@ public:
   // The row of a table of so many that a number names. Negative ones count from the end; others are an error of the
   // run.
   Index row(Term number, int64_t rows);
+  // Wherever the places lie in a tensor of that shape, the number at them names one of so many rows, and is not
+  // negative. Then `number + rows * entry` names that row of the entry's, where a table has all entries' rows.
+  void nameRows(Term number, const std::vector<Index> &places, const std::vector<int64_t> &shape, int64_t rows);
   Index replace(Index index, const Replacement &by);
   const IndexNode &node(Index index) const { return indices[static_cast<size_t>(index)]; }
   const AtomNode &atom(Atom atom) const { return atoms[static_cast<size_t>(atom)]; }
@@ -263,6 +266,8 @@ private:
   std::vector<Atom> variablesOf(const AtomNode &atom, Atom self) const;
   uint64_t likenessOf(const AtomNode &atom) const;
   bool joinQuotients(int64_t &constant, std::map<Atom, int64_t> &terms);
+  std::optional<Index> rowOfEntry(Term number, int64_t rows);
+  bool namesRow(Term number, int64_t rows) const;
   struct Split; // of an index that is divided
   Split split(Index a, int64_t by);
 
@@ -285,6 +290,7 @@ private:
   bool isBefore(Term a, Term b) const;
   std::vector<int64_t> nameOf(Index index) const;
   Term compare(const std::string &name, Term a, Term b);
+  double divisorIn(double factor, Term t) const;
   void inherit(DefinitionNode &made, Term child) const;
   // The index that a term is the value of, if it is one.
   bool asIndex(Term t, Index &index);
@@ -331,6 +337,7 @@ private:
   Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
                   const std::vector<Index> &at);
   bool removeInside(std::vector<Atom> &over, Term &body);
+  Term undivided(Term t, Atom variable);
   bool splitVariables(std::vector<Atom> &over, Term &body);
   void nameByPlaces(std::vector<Atom> &over, Term &body);
   bool joinVariables(std::vector<Atom> &over, Term &body);
@@ -346,6 +353,8 @@ private:
   std::unordered_set<Term, TermHash, TermEqual> termIds{0, TermHash{*this}, TermEqual{*this}};
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
+  // Definitions that name one of so many rows, with the sizes of their indices; 0: a microbatch's number.
+  std::map<std::pair<int64_t, Definition>, std::vector<int64_t>> namedRows; // by the rows
   Known settledTerms;
   size_t mostTerms;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form

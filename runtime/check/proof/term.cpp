@@ -419,6 +419,20 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
   return close(DefinitionNode{.kind = Kind::Function, .name = name}, children);
 }
 
+// The number whose reciprocal is the term, or one of its factors, where it divides `factor`: 8 x (1 / 4) is 2. 0: none.
+double Store::divisorIn(double factor, Term t) const {
+  const DefinitionNode &made = definitionOf(t);
+  if (made.kind == Kind::Function && made.name == "Reciprocal" && kindOf(made.children[0]) == Kind::Number) {
+    const double of = definitionOf(made.children[0]).number;
+    return of != 0 && std::fmod(factor, of) == 0 && isWhole(factor / of) ? of : 0;
+  }
+  if (made.kind == Kind::Product)
+    for (Term child : made.children)
+      if (kindOf(child) == Kind::Function)
+        if (const double of = divisorIn(factor, child); of != 0) return of;
+  return 0;
+}
+
 Term Store::product(const std::vector<Term> &given) {
   std::vector<Term> factors, left(given.rbegin(), given.rend());
   std::vector<double> numbers;
@@ -462,6 +476,11 @@ Term Store::product(const std::vector<Term> &given) {
     else // stays a factor of its own
       factors.push_back(leaf(fmt::format("{}{:a}", factorName, value), {}));
   }
+  std::erase_if(factors, [&](Term t) {
+    const double of = kindOf(t) == Kind::Function ? divisorIn(factor, t) : 0;
+    if (of != 0) factor /= of;
+    return of != 0;
+  });
   if (factors.empty()) return number(factor);
   order(factors);
   const Term all = factors.size() == 1 ? factors[0] : close(DefinitionNode{.kind = Kind::Product}, factors);
@@ -526,7 +545,14 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
   }
   for (auto [t, factor] : total)
     if (factor != 0) rest.emplace_back(factor, t);
-  if (mergePieces(rest) || mergeMicrobatches(rest)) return sum(rest);
+  bool isDivided = false;
+  for (auto &[factor, t] : rest)
+    if (divisorIn(factor, t) != 0) {
+      t = product({number(factor), t});
+      factor = 1;
+      isDivided = true;
+    }
+  if (isDivided || mergePieces(rest) || mergeMicrobatches(rest)) return sum(rest);
   joinConditions(rest);
   if (rest.empty()) return number(0);
   if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);

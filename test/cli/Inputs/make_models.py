@@ -10,6 +10,7 @@ a convolution along its sequence.
     make_models.py kink FILE     what enters its ReLU is zero but for the weights' rounding
     make_models.py waves FILE    a convolution over 8 positions, and a layer for each of them
     make_models.py one_class FILE    an output of one class
+    make_models.py image_unet FILE    four levels of convolutions with batch norms, on square images
     make_models.py mixer FILE    layers along 8 positions and along features in turn (an MLP-Mixer's)
 """
 import pathlib
@@ -64,6 +65,28 @@ def unet():
     return [("x", FLOAT, ["batch", 16]), ("gate", FLOAT, ["batch", size])], ("y", ["batch", 4])
 
 
+def image_unet():
+    def convolution(x, name, inner, outer, kernel=3):
+        y = add("Conv", [x, weight(name + ".weight", outer, inner, kernel, kernel)], name + ".conv",
+                kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
+        statistics = [weight(f"{name}.{part}", outer) for part in ("scale", "shift", "mean", "variance")]
+        return add("Relu", [add("BatchNormalization", [y, *statistics], name + ".norm")], name)
+
+    x, inner, skipped = "x", 3, []
+    for level, width in enumerate((2, 4, 8, 16)):
+        x, inner = convolution(convolution(x, f"down{level}.0", inner, width), f"down{level}.1", width, width), width
+        if level < 3:
+            skipped.append((x, width))
+            x = add("MaxPool", [x], f"pool{level}", kernel_shape=[2, 2], strides=[2, 2])
+    for level, (skip, width) in reversed(list(enumerate(skipped))):
+        x = add("ConvTranspose", [x, weight(f"up{level}.weight", inner, width, 2, 2)], f"up{level}",
+                kernel_shape=[2, 2], strides=[2, 2])
+        x = add("Concat", [skip, x], f"join{level}", axis=1)
+        x, inner = convolution(convolution(x, f"out{level}.0", 2 * width, width), f"out{level}.1", width, width), width
+    add("Conv", [x, weight("head.weight", 4, inner, 1, 1)], "y", kernel_shape=[1, 1])
+    return [("x", FLOAT, ["batch", 3, 64, 64])], ("y", ["batch", 4, 64, 64])
+
+
 def seq2seq():
     vocabulary, size, length = 19, 16, 6
     table = weight("embedding", vocabulary, size)
@@ -111,7 +134,7 @@ def mixer():
 
 def main():
     models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "one_class": one_class,
-              "waves": waves, "mixer": mixer}
+              "waves": waves, "mixer": mixer, "image_unet": image_unet}
     inputs, (output, shape) = models[sys.argv[1]]()
     graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
     graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)

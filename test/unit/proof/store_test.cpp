@@ -174,6 +174,17 @@ TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
   EXPECT_EQ(store.sum({{0.1, store.times(0.3, a)}, {0.1, b}}), parts);
 }
 
+// A mean over 6144 elements of what is the same for all of them.
+TEST_F(Rules, aNumberIsDividedByOneThatDividesIt) {
+  const Term mean = store.function("Reciprocal", {store.number(6144)}), a = x({dim(0, 4)});
+  const Term half = store.times(12288, store.product({mean, a}));
+  EXPECT_EQ(store.product({store.number(24576), mean, a}), store.times(4, a));
+  EXPECT_EQ(store.sum(half, half), store.times(4, a));
+  EXPECT_EQ(store.product({store.number(6144), mean}), store.number(1));
+  EXPECT_NE(store.product({store.number(24575), mean, a}), store.times(4, a));
+  EXPECT_NE(store.sum(half, store.product({mean, a})), store.times(2, a));
+}
+
 TEST_F(Rules, powersOfTwoStandBeforeAProduct) {
   const Term a = x({dim(0, 8)}), b = w({dim(0, 8)}), c = store.function("Exp", {a});
   EXPECT_EQ(store.times(2, store.product({c, store.sum({{0.5, a}, {0.5, b}})})), store.product({c, store.sum(a, b)}));
@@ -245,6 +256,51 @@ TEST_F(Rules, aTableCutOverDevicesIsLookedUpOnOne) {
   const Index row = store.row(store.leaf("labels", {dim(0, 3)}), 8);
   const Term part = store.product({store.inside(store.subtract(row, store.scale(store.of(c), 4)), 0, 4), x({row})});
   EXPECT_EQ(sum({c}, part), x({row}));
+}
+
+// [4 (a - b) + c - d = v] is a condition on each where one c - d leaves a multiple of 4, and on both together
+// elsewhere.
+TEST_F(Rules, aValueOfTwoPartsIsOneOfEach) {
+  const Index whole = store.subtract(dim(0, 3), dim(1, 3)), rest = store.subtract(dim(2, 4), dim(3, 4));
+  const Index both = plus(whole, 4, rest);
+  EXPECT_EQ(store.inside(both, 4, 5), store.product({store.inside(whole, 1, 2), store.inside(rest, 0, 1)}));
+  EXPECT_NE(store.inside(both, 4, 5), store.product({store.inside(whole, 1, 2), store.inside(rest, 0, 2)}));
+  for (int64_t value = -12; value <= 12; ++value) {
+    const Term condition = store.inside(both, value, value + 1);
+    for (int64_t at = 0; at < 3 * 3 * 4 * 4; ++at) {
+      const int64_t a = at / 48, b = at / 16 % 3, c = at / 4 % 4, d = at % 4;
+      const Replacement here = {{store.variable(Variable::Dimension, 0, 3), number(a)},
+                                {store.variable(Variable::Dimension, 1, 3), number(b)},
+                                {store.variable(Variable::Dimension, 2, 4), number(c)},
+                                {store.variable(Variable::Dimension, 3, 4), number(d)}};
+      EXPECT_EQ(store.replace(condition, here), store.number(4 * (a - b) + c - d == value ? 1 : 0));
+    }
+  }
+}
+
+// Entries that look up rows of their own do it in one table of all rows, where a number is known to name one of theirs.
+TEST_F(Rules, aRowOfAnEntryIsOneOfAllRows) {
+  auto named = [&](const char *name, Index at, Index of) { return store.leaf(name, {at, of}); };
+  auto flat = [&](Term row, int64_t rows, Index entry) {
+    return store.row(store.sum(row, store.indexValue(store.scale(entry, rows))), 4 * rows);
+  };
+  const Index entry = dim(0, 4), at = dim(1, 2), place = dim(0, 8);
+  const Term known = named("labels", entry, at), other = named("others", entry, at);
+  const Term joined = named("joined", store.quotient(place, 2), store.remainder(place, 2));
+  const Term diagonal = named("diagonal", entry, entry);
+  store.nameRows(known, {entry, at}, {4, 2}, 11);
+  store.nameRows(joined, {place}, {8}, 11);
+  store.nameRows(diagonal, {entry}, {4}, 11);
+  EXPECT_EQ(flat(known, 11, entry), plus(entry, 11, store.row(known, 11)));
+  const Term ofJoined = named("joined", entry, at);
+  EXPECT_EQ(flat(ofJoined, 11, entry), plus(entry, 11, store.row(ofJoined, 11)));
+  // Of another entry the row is another one.
+  EXPECT_NE(flat(known, 11, entry), flat(known, 11, store.subtract(number(3), entry)));
+  // Nothing is known of other numbers, of other rows, or of other places.
+  const Term elsewhere = named("labels", store.add(entry, number(1)), at),
+             crossed = named("diagonal", entry, dim(2, 4));
+  for (auto [term, rows] : {std::pair(other, 11), {known, 12}, {elsewhere, 11}, {crossed, 11}})
+    EXPECT_NE(flat(term, rows, entry), plus(entry, rows, store.row(term, rows)));
 }
 
 TEST_F(Rules, conditionsHoldOnPartsOfARange) {
@@ -320,6 +376,19 @@ TEST_F(Rules, partsThatAreDividedTogetherAreOneIndex) {
   const Term whole = sum({q, r}, squared(store.of(q), store.of(r)));
   EXPECT_EQ(sum({c, k}, squared(store.quotient(v, 16), store.remainder(v, 16))), whole);
   EXPECT_NE(sum({c, k}, squared(store.quotient(v, 16), store.remainder(store.of(k), 16))), whole);
+}
+
+// What is divided within a definition, too: sum over k < 64 of w[k] (sum over b of x[(k + b) / 2] y[b])
+TEST_F(Rules, partsOfWhatADefinitionDividesAreOneIndex) {
+  auto window = [&](Index k) {
+    const Atom b = fresh(3);
+    const Term near = x({store.quotient(store.add(k, store.of(b)), 2)});
+    return store.product({w({k}), sum({b}, store.product({near, store.leaf("y", {store.of(b)})}))});
+  };
+  const Atom k = fresh(64), c = fresh(16), r = fresh(4);
+  const Index parts = plus(store.of(c), 4, store.of(r));
+  EXPECT_EQ(sum({c, r}, window(parts)), sum({k}, window(store.of(k))));
+  EXPECT_NE(sum({c, r}, window(store.add(parts, number(1)))), sum({k}, window(store.of(k))));
 }
 
 TEST_F(Rules, theSquareOfPiecesIsThatOfEach) {
