@@ -90,7 +90,9 @@ Result<std::vector<HostTensor>> runOnce(runtime::Executor &executor, const std::
     auto parameter = llvm::find_if(executor.plan().parameters(),
                                    [&](const plan::Parameter &one) { return one.name() == resultName(number); });
     runtime::ShardBytes bytes = executor.shard(0, *parameter, runtime::ShardAccess::Read);
-    tensors.push_back({type.dtype, type.shape, {bytes.begin(), bytes.end()}});
+    HostTensor tensor = HostTensor::unset(type.dtype, type.shape);
+    std::ranges::copy(bytes, tensor.data.begin());
+    tensors.push_back(std::move(tensor));
   }
   if (Status failure = executor.lastFailure(); !failure) return failure;
   return tensors;
