@@ -312,6 +312,7 @@ Status PlanTrainer::loadParameters() {
 
 Status PlanTrainer::resume(const Snapshot &saved) {
   CLEAVE_RETURN_IF_ERROR(checkResumes(saved, source));
+  CLEAVE_ASSIGN_OR_RETURN(int64_t before, skippedBefore(saved));
   WeightReader weights(source, options.model, weightCheck());
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters()) {
@@ -320,7 +321,7 @@ Status PlanTrainer::resume(const Snapshot &saved) {
       std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
       ShardBytes bytes = engine->shard(device, parameter, ShardAccess::Replace);
       const std::string averaged = averagedBy(parameter.name());
-      if (parameter.snapshot() && !beginsAt(saved, parameter))
+      if (parameter.snapshot() && !beginsAt(saved, parameter, before))
         CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
       else if (saved.manifest().tensors.contains(averaged)) // a moving average begins with the weight
         CLEAVE_RETURN_IF_ERROR(saved.read(averaged, parameter.dtype(), shape, box, bytes));
@@ -329,7 +330,6 @@ Status PlanTrainer::resume(const Snapshot &saved) {
     }
   CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
   done = begun = resumedAt = saved.manifest().step;
-  CLEAVE_ASSIGN_OR_RETURN(int64_t before, skippedBefore(saved));
   skipped = before;
   if (saved.manifest().best.monitor == best.monitor) best = saved.manifest().best;
   return options.onlyEvaluates ? Status::ok() : data->restore(saved.manifest().sampler, done);

@@ -172,10 +172,9 @@ Result<int64_t> skippedBefore(const Snapshot &saved) {
   return std::llround(count);
 }
 
-bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter) {
-  if (parameter.since() == 0 || snapshot.manifest().tensors.contains(parameter.name())) return false;
-  const Result<int64_t> skipped = skippedBefore(snapshot);
-  return skipped && snapshot.manifest().step - *skipped == parameter.since();
+bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter, int64_t skipped) {
+  return parameter.since() != 0 && !snapshot.manifest().tensors.contains(parameter.name()) &&
+         snapshot.manifest().step - skipped == parameter.since();
 }
 
 // How to go on with numbers of another type.
@@ -188,10 +187,11 @@ static const char *wayToType(const plan::Parameter &parameter) {
 
 Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
   const SnapshotManifest &manifest = snapshot.manifest();
+  CLEAVE_ASSIGN_OR_RETURN(const int64_t skipped, skippedBefore(snapshot));
   for (const plan::Parameter &parameter : plan.parameters()) {
     if (!parameter.snapshot()) continue;
     auto found = manifest.tensors.find(parameter.name());
-    if (beginsAt(snapshot, parameter)) {
+    if (beginsAt(snapshot, parameter, skipped)) {
       if (parameter.name().starts_with(masterName("")))
         return inputError(fmt::format("{}: has no fp32 copy of '{}', which did not train before: in 16 bits parameters "
                                       "cannot begin to train in a resumed run",

@@ -185,8 +185,9 @@ private:
 // Steps among those of a snapshot that were skipped, because gradients overflowed.
 Result<int64_t> skippedBefore(const Snapshot &saved);
 
-// Whether the snapshot lacks the tensor because it begins there, as this plan says (plan::Parameter::since).
-bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter);
+// Whether the snapshot lacks the tensor because it begins there, as this plan says (plan::Parameter::since). `skipped`:
+// skippedBefore() of it.
+bool beginsAt(const Snapshot &snapshot, const plan::Parameter &parameter, int64_t skipped);
 
 // Why a snapshot cannot resume this plan, or ok: other parameters, shapes or types. A different split of the same
 // tensors is fine (the numbers go on, though not bit for bit).
