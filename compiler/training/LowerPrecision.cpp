@@ -137,7 +137,10 @@ private:
   }
 
   static void claimForForward(Operation *cast) {
-    if (place::hasPhase(cast, Phase::Backward)) place::Place{Phase::Forward}.set(cast);
+    if (!place::hasPhase(cast, Phase::Backward)) return;
+    place::Place place;
+    place.phase = Phase::Forward;
+    place.set(cast);
   }
 
   Operation *moved(Operation *movement, ValueRange operands, Type element, Operation *before) {

@@ -59,7 +59,7 @@ LabelInputs::Shape LabelInputs::ownShape(ArrayRef<int64_t> needed, std::optional
 
 // `samples`: the size of the dimension of that name; 0: there is none.
 Result<LabelInputs::Shape> LabelInputs::givenShape(const recipe::Labels &labels, int64_t samples) {
-  const StringRef symbol = sampleSymbol(model);
+  const std::string symbol = sampleSymbol(model);
   Shape shape;
   for (const std::string &entry : *labels.shape) {
     int64_t size = 0;

@@ -17,8 +17,8 @@
 // Recomputed work in the backward pass (place.at: `recomputed`) stands to its gradients as the forward pass does: a
 // segment's kernels leave what its products made, and their gradients' kernels make the rest once more.
 //
-// Before a pipelined step is cut, operations have stages (place.at: `stage`): what a stage made it makes again from what
-// it keeps itself, and other stages' values are what they are.
+// Before a pipelined step is cut, operations have stages (place.at: `stage`): what a stage made it makes again from
+// what it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/policy.h"
@@ -36,7 +36,6 @@ constexpr double trafficPenalty = 0.01; // of a byte that is written only for th
 
 bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backward); }
 bool isForward(Operation *op) { return place::hasPhase(op, place::Phase::Forward); }
-bool isAgain(Operation *op) { return place::isRecomputed(op); }
 // The stage in a pipeline that is not cut yet; -1: anywhere.
 int64_t stageOf(Operation *op) { return place::stageOf(op).value_or(-1); }
 double bytesOf(Value value) {
@@ -59,7 +58,7 @@ public:
           labels[&op] = std::max(labels[&op], labels.lookup(def) + (isClusterOp(def) ? 0 : 1));
     SmallVector<Operation *> candidates;
     for (Operation &op : llvm::reverse(block))
-      if ((isForward(&op) || isAgain(&op)) && canRecompute(&op)) candidates.push_back(&op);
+      if ((isForward(&op) || place::isRecomputed(&op)) && canRecompute(&op)) candidates.push_back(&op);
     for (Operation *op : candidates) consider(op);
   }
 
@@ -67,8 +66,8 @@ private:
   static bool canRecompute(Operation *op) { return isClusterOp(op) && !isReduction(op) && op->getNumResults() == 1; }
   bool isHere(Operation *op) const { return stageOf(op) < 0 || stageOf(op) == stage; }
   // Runs when the considered value is made; and after that, when it would be made again.
-  bool isEarly(Operation *op) const { return isForward(op) || (isOfSegment && isAgain(op)); }
-  bool isLate(Operation *op) const { return isBackward(op) && !(isOfSegment && isAgain(op)); }
+  bool isEarly(Operation *op) const { return isForward(op) || (isOfSegment && place::isRecomputed(op)); }
+  bool isLate(Operation *op) const { return isBackward(op) && !(isOfSegment && place::isRecomputed(op)); }
 
   // Kept for the backward phase of this stage whatever happens here.
   bool isAlive(Value value) {
@@ -91,7 +90,8 @@ private:
     if (isAlive(value)) return 0;
     double keep = costOfKeeping(value);
     Operation *op = value.getDefiningOp();
-    if (!canRecompute(op) || isAgain(op) != isOfSegment || !isHere(op) || depth >= maxDepth || isOfStream(op))
+    if (!canRecompute(op) || place::isRecomputed(op) != isOfSegment || !isHere(op) || depth >= maxDepth ||
+        isOfStream(op))
       return keep;
     double recompute = costOfOperands(op, depth);
     if (recompute > keep) return keep;
@@ -175,7 +175,7 @@ private:
   void consider(Operation *op) {
     Value value = op->getResult(0);
     stage = stageOf(op);
-    isOfSegment = isAgain(op);
+    isOfSegment = place::isRecomputed(op);
     if (isReadByProducts(value)) return;
     SmallVector<Operation *> users;
     for (Operation *user : value.getUsers())
