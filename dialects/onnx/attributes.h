@@ -60,7 +60,7 @@ inline constexpr OwnedAttribute<llvm::ArrayRef<std::string>> missingFilesAttr{"o
 inline constexpr OwnedAttribute<llvm::StringRef> checkpointFolderAttr{"onnx.checkpoint_folder"};
 // Tensors that are no onnx.param, each {name, kind, why}: constants, and what the exporter lists and the file lacks.
 inline constexpr OwnedAttribute<mlir::ArrayAttr> otherTensorsAttr{"onnx.other_tensors"};
-// What would change the numbers and the file does not tell (compiler/import/weights/doubts.h): {text, tensors}.
+// What would change the numbers and the file does not tell (compiler/import/doubts.h): {text, tensors}.
 inline constexpr OwnedAttribute<mlir::ArrayAttr> doubtsAttr{"onnx.doubts"};
 
 // --- the module: its training

@@ -35,9 +35,9 @@ onnx.param @biases : tensor<2x4096xf32> "parameter" {trainable = true, onnx.piec
 func.func @final(%w: tensor<64x128xf32> {onnx.name = "w"}, %small: tensor<32x64xf32> {onnx.name = "s"},
                  %conv: tensor<32x16x3x3xf32> {onnx.name = "c"}, %experts: tensor<2x16x256xf32> {onnx.name = "e"},
                  %biases: tensor<2x4096xf32> {onnx.name = "b"}, %loss: tensor<f32> {onnx.name = "l"})
-    -> (tensor<f32> {onnx.name = "loss"}, tensor<64x128xf32> {cleave.gradient = @w}, tensor<32x64xf32> {cleave.gradient = @small},
-        tensor<32x16x3x3xf32> {cleave.gradient = @conv}, tensor<2x16x256xf32> {cleave.gradient = @experts},
-        tensor<2x4096xf32> {cleave.gradient = @biases}) {
+    -> (tensor<f32> {onnx.name = "loss"}, tensor<64x128xf32> {onnx.gradient_of = @w}, tensor<32x64xf32> {onnx.gradient_of = @small},
+        tensor<32x16x3x3xf32> {onnx.gradient_of = @conv}, tensor<2x16x256xf32> {onnx.gradient_of = @experts},
+        tensor<2x4096xf32> {onnx.gradient_of = @biases}) {
   return %loss, %w, %small, %conv, %experts, %biases : tensor<f32>, tensor<64x128xf32>, tensor<32x64xf32>,
     tensor<32x16x3x3xf32>, tensor<2x16x256xf32>, tensor<2x4096xf32>
 }
