@@ -40,13 +40,14 @@ int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
 
 // Made once more from the parts in whose indices the variable is divided: what a definition adds up may be whole there,
 // as 2 p + (q + r) / 2 is (k + r) / 2 at p = k / 4, q = k % 4.
-Term Store::undivided(Term t, Atom variable) {
+Term Store::undivided(Term t, Atom variable, std::unordered_map<Term, Term> &done) {
+  if (auto known = done.find(t); known != done.end()) return known->second;
   const DefinitionNode &made = definitionOf(t);
-  if (made.children.empty() || divisionsOf(t, {variable}) == 0) return t;
+  if (made.children.empty() || divisionsOf(t, {variable}) == 0) return done[t] = t;
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
-  for (Term &child : children) child = undivided(child, variable);
-  return assemble(made, over, std::move(children));
+  for (Term &child : children) child = undivided(child, variable, done);
+  return done[t] = assemble(made, over, std::move(children));
 }
 
 // A variable that is divided by s becomes s q + r, where that leaves less to divide.
@@ -98,7 +99,10 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
       const Atom both = fresh(term(body).variables, atom(a).size * size);
       const int64_t before = divisionsOf(body, {a, b});
       Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
-      if (divisionsOf(other, {both}) > before) other = undivided(other, both);
+      if (divisionsOf(other, {both}) > before) {
+        std::unordered_map<Term, Term> done; // a part may stand in many
+        other = undivided(other, both, done);
+      }
       if (divisionsOf(other, {both}) > before) continue;
       body = other;
       over[i] = both;

@@ -337,7 +337,7 @@ private:
   Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
                   const std::vector<Index> &at);
   bool removeInside(std::vector<Atom> &over, Term &body);
-  Term undivided(Term t, Atom variable);
+  Term undivided(Term t, Atom variable, std::unordered_map<Term, Term> &done);
   bool splitVariables(std::vector<Atom> &over, Term &body);
   void nameByPlaces(std::vector<Atom> &over, Term &body);
   bool joinVariables(std::vector<Atom> &over, Term &body);
