@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --split-input-file --balance-sequence | FileCheck %s
 
 // Two blocks of two positions are four chunks, in the order 0 3 1 2: what comes from outside along the sequence is permuted.
-// CHECK: module attributes {cleave.{{.*}}
+// CHECK: module attributes {onnx.{{.*}}
 // CHECK-LABEL: func.func @model
 // CHECK-SAME:    %[[X:.*]]: tensor<3x4x8xf32>
 // CHECK:         %[[CUT:.*]] = onnx.Reshape %[[X]] {{.*}}shape = array<i64: 3, 4, 1, 8>

@@ -12,7 +12,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2">} {
 
   // The update writes @w itself: its launch reads the old value at the same index. The constant has a place that lasts.
   // CHECK-LABEL: func.func @final
-  // CHECK-SAME: plan.program_offsets = [[X:[0-9]+]]
+  // CHECK-SAME: plan.offset = [[X:[0-9]+]]
   // CHECK: %[[W:.*]] = onnx.read @w {plan.offsets = array<i64: 0>}
   // CHECK: plan.constant {plan.offsets = array<i64: 640>}
   // CHECK: %[[A:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[AT:[0-9]+]]>
