@@ -129,8 +129,9 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
   MLIRContext *context = module.getContext();
   DialectRegistry registry;
   registerKernelDialects(registry);
-  registry.insert<plan::PlanDialect, func::FuncDialect>();
+  registry.insert<dist::DistDialect, plan::PlanDialect, func::FuncDialect>();
   context->appendDialectRegistry(registry);
+  context->loadDialect<dist::DistDialect>(); // for the mesh
   if (!mesh.axes.empty()) dist::meshAttr.set(module, dist::MeshAttr::get(context, mesh));
   std::vector<std::string> offloaded;
   if (options.offloadsState) offloaded.push_back("optimizer");
