@@ -40,7 +40,8 @@ private:
       } else if (atom.kind == AtomNode::Row) {
         std::optional<double> number = value(atom.term, values);
         if (!number) return std::nullopt;
-        own = ((static_cast<int64_t>(*number * 4096) % atom.size) + atom.size) % atom.size;
+        // n + rows * entry names the entry's row n in all rows, also where the data's n is no whole number here.
+        own = ((static_cast<int64_t>(std::floor(*number)) % atom.size) + atom.size) % atom.size;
       } else {
         std::optional<int64_t> inner = value(atom.of, values);
         if (!inner) return std::nullopt;
@@ -172,6 +173,9 @@ private:
     if (name == "Min") return *std::ranges::min_element(x);
     if (name == "Less") return double(x[0] < x[1]);
     if (name == "LessOrEqual") return double(x[0] <= x[1]);
+    if (name == "And") return double(x[0] != 0 && x[1] != 0);
+    if (name == "Or") return double(x[0] != 0 || x[1] != 0);
+    if (name == "Xor") return double((x[0] != 0) != (x[1] != 0));
     if (name == "Where") return x[0] != 0 ? x[1] : x[2];
     if (name.starts_with("Cast")) return x[0];
     uint64_t hash = std::hash<std::string>()(name); // another function: any value, of its operands alone

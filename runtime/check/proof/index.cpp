@@ -311,33 +311,52 @@ void Store::nameRows(Term number, const std::vector<Index> &places, const std::v
   // The indices of the number, each of them in its range, are those of all places in another form.
   std::vector<int64_t> sizes;
   Index whole = constant(0), all = constant(0);
+  bool isEveryPlace = true;
   for (Index argument : named.arguments) {
     const IndexNode &own = node(argument);
-    const bool isMicrobatch = own.variables.size() == 1 && argument == of(own.variables[0]) &&
-                              atom(own.variables[0]).variable == Variable::Microbatch;
-    if (!isMicrobatch && (own.range.low != 0 || !own.range.isFinite())) return;
-    sizes.push_back(isMicrobatch ? 0 : own.range.high + 1);
-    if (!isMicrobatch) whole = add(scale(whole, sizes.back()), argument);
+    const bool isOfMicrobatch = isMicrobatch(argument);
+    isEveryPlace &= isOfMicrobatch || (own.range.low == 0 && own.range.isFinite());
+    sizes.push_back(isOfMicrobatch ? 0 : own.range.high + 1);
+    if (!isOfMicrobatch && isEveryPlace) whole = add(scale(whole, sizes.back()), argument);
   }
   for (size_t d = 0; d < places.size(); ++d)
     if (std::ranges::any_of(node(places[d]).variables, [&](Atom v) { return dependsOn(number, v); }))
       all = add(scale(all, shape[d]), places[d]);
-  if (whole == all) namedRows[{rows, named.definition}] = sizes;
+  if (isEveryPlace && whole == all) {
+    namedRows[{rows, named.definition}] = {sizes, {}};
+    return;
+  }
+  // Or the place can be read off: each of its variables is an index of the number.
+  for (Atom v : named.variables)
+    if (std::ranges::find(named.arguments, of(v)) == named.arguments.end()) return;
+  namedRows[{rows, named.definition}] = {{}, named.arguments};
 }
 
-bool Store::namesRow(Term number, int64_t rows) const {
+bool Store::isMicrobatch(Index index) const {
+  const IndexNode &own = node(index);
+  return own.constant == 0 && own.terms.size() == 1 && own.terms[0].second == 1 &&
+         atom(own.terms[0].first).variable == Variable::Microbatch;
+}
+
+bool Store::namesRow(Term number, int64_t rows) {
   const TermNode &named = term(number);
   auto known = namedRows.find({rows, named.definition});
   if (known == namedRows.end()) return false;
-  for (size_t i = 0; i < named.arguments.size(); ++i) {
-    const IndexNode &own = node(named.arguments[i]);
-    const int64_t size = known->second[i];
-    const bool isWithin = size == 0 ? own.terms.size() == 1 && own.variables.size() == 1 && own.constant == 0 &&
-                                          own.terms[0] == std::pair<Atom, int64_t>(own.variables[0], 1) &&
-                                          atom(own.variables[0]).variable == Variable::Microbatch
-                                    : own.range.low >= 0 && own.range.high < size;
-    if (!isWithin) return false;
-  }
+  const auto &[sizes, at] = known->second;
+  auto isWithin = [&](Index index, int64_t size) {
+    return size == 0 ? isMicrobatch(index) : node(index).range.low >= 0 && node(index).range.high < size;
+  };
+  Replacement place;
+  for (size_t i = 0; i < at.size(); ++i)
+    if (const IndexNode &own = node(at[i]); own.variables.size() == 1 && at[i] == of(own.variables[0])) {
+      const Atom v = own.variables[0];
+      if (!isWithin(named.arguments[i], isMicrobatch(at[i]) ? 0 : atom(v).size)) return false;
+      place.add(v, named.arguments[i]);
+    }
+  for (size_t i = 0; i < at.size(); ++i)
+    if (replace(at[i], place) != named.arguments[i]) return false;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!isWithin(named.arguments[i], sizes[i])) return false;
   return true;
 }
 
@@ -354,7 +373,7 @@ std::optional<Index> Store::rowOfEntry(Term number, int64_t rows) {
       others.emplace_back(factor, children[i]);
   std::set<int64_t> sizes;
   for (const auto &[key, known] : namedRows)
-    if (rows % key.first == 0) sizes.insert(key.first);
+    if (key.first < rows && rows % key.first == 0) sizes.insert(key.first);
   for (int64_t size : sizes) {
     std::map<Atom, int64_t> entries, rest;
     for (auto [part, factor] : node(index).terms) (factor % size == 0 ? entries : rest)[part] = factor;

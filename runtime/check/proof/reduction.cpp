@@ -39,11 +39,13 @@ int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
 }
 
 // Made once more from the parts in whose indices the variable is divided: what a definition adds up may be whole there,
-// as 2 p + (q + r) / 2 is (k + r) / 2 at p = k / 4, q = k % 4.
+// as 2 p + (q + r) / 2 is (k + r) / 2 at p = k / 4, q = k % 4. Terms of many parts stay as they are, since to make all of
+// a decoder's again takes longer than its proof.
 Term Store::undivided(Term t, Atom variable, std::unordered_map<Term, Term> &done) {
+  constexpr size_t mostParts = 32; // the norms of images have 7
   if (auto known = done.find(t); known != done.end()) return known->second;
   const DefinitionNode &made = definitionOf(t);
-  if (made.children.empty() || divisionsOf(t, {variable}) == 0) return done[t] = t;
+  if (made.children.empty() || done.size() >= mostParts || divisionsOf(t, {variable}) == 0) return done[t] = t;
   std::vector<Atom> over;
   std::vector<Term> children = open(t, &over);
   for (Term &child : children) child = undivided(child, variable, done);

@@ -267,7 +267,8 @@ private:
   uint64_t likenessOf(const AtomNode &atom) const;
   bool joinQuotients(int64_t &constant, std::map<Atom, int64_t> &terms);
   std::optional<Index> rowOfEntry(Term number, int64_t rows);
-  bool namesRow(Term number, int64_t rows) const;
+  bool isMicrobatch(Index index) const;
+  bool namesRow(Term number, int64_t rows);
   struct Split; // of an index that is divided
   Split split(Index a, int64_t by);
 
@@ -353,10 +354,17 @@ private:
   std::unordered_set<Term, TermHash, TermEqual> termIds{0, TermHash{*this}, TermEqual{*this}};
   Key key; // of what is looked up
   std::unordered_map<std::string, int64_t> names;
-  // Definitions that name one of so many rows, with the sizes of their indices; 0: a microbatch's number.
-  std::map<std::pair<int64_t, Definition>, std::vector<int64_t>> namedRows; // by the rows
+  // Definitions that name one of so many rows wherever their indices are within these sizes (0: a microbatch's number),
+  // or are those of some place.
+  struct NamedRows {
+    std::vector<int64_t> sizes;
+    std::vector<Index> at;
+  };
+  std::map<std::pair<int64_t, Definition>, NamedRows> namedRows; // by the rows
   Known settledTerms;
-  size_t mostTerms;
+  // Recursions over steps (CTC) come to the same terms again and again: decoders look 50 times for each, CTC 1,200.
+  static constexpr size_t lookupsPerTerm = 12;
+  size_t mostTerms, lookups = 0;
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   Known rebuilt;                                  // fragile terms in their form
   int depth = 0;                                  // of replace

@@ -66,6 +66,8 @@ Definition Store::intern(DefinitionNode node) {
 
 Term Store::intern(Definition definition, std::vector<Index> arguments) {
   arrange(definition, arguments, nullptr);
+  if (++lookups > lookupsPerTerm * mostTerms)
+    throw Unproved{fmt::format("it takes more than {} rewrites", lookupsPerTerm * mostTerms)};
   if (auto known = termIds.find(Application{definition, arguments}); known != termIds.end()) return *known;
   if (terms.size() > mostTerms) throw Unproved{fmt::format("it takes more than {} expressions", mostTerms)};
   TermNode made{definition, std::move(arguments), {}};
