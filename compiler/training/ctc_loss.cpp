@@ -98,7 +98,7 @@ LossTerms buildCtcLoss(Formula f, const recipe::Loss &loss, Value x, Value targe
     Value padded = c.joined({before, alpha}, 1);
     Value skipping = f.where(same, nothing, c.columns(padded, 0, places));
     Value next = f.add(c.logSum({alpha, c.columns(padded, 1, places), skipping}), at(t));
-    alpha = f.where(below(next, f.like(next, over / 2)), next, alpha);
+    alpha = f.where(f.make<onnx::GreaterOrEqualOp>(next, f.like(next, over / 2)), alpha, next); // NaN is next
   }
 
   Value isEnd = either(f.make<onnx::EqualOp>(place, last), f.make<onnx::EqualOp>(f.add(place, f.like(place, 1)), last));
@@ -109,8 +109,9 @@ LossTerms buildCtcLoss(Formula f, const recipe::Loss &loss, Value x, Value targe
   // Without steps there is the empty target alone, for sure.
   auto isZero = [&](Value x) { return f.make<onnx::EqualOp>(x, f.like(x, 0)); };
   Value isEmpty = isZero(targetLengths), hasNoSteps = isZero(inputLengths);
+  Value isTooLarge = f.make<onnx::GreaterOrEqualOp>(each, f.like(each, -never / 1e3)); // NaN is not
   Value isPossible =
-      f.make<onnx::AndOp>(below(each, f.like(each, -never / 1e3)), either(isEmpty, f.make<onnx::NotOp>(hasNoSteps)));
+      f.make<onnx::AndOp>(f.make<onnx::NotOp>(isTooLarge), either(isEmpty, f.make<onnx::NotOp>(hasNoSteps)));
   constexpr double infinity = std::numeric_limits<double>::infinity();
   each = f.where(isPossible, each, f.like(each, loss.zeroInfinity ? 0 : infinity));
   each = f.where(f.make<onnx::AndOp>(isEmpty, hasNoSteps), f.like(each, 0), each);

@@ -102,7 +102,9 @@ private:
     for (auto [op, weight, weightOperand] : products) {
       const bool isLeft = weightOperand == 0;
       found[op] = {weight, isLeft ? Role::Weight : Role::Input, isLeft ? Role::Input : Role::Weight};
-      for (onnx::ContractOp gradient : gradients.lookup(*place::productAttr.of(op))) {
+      const auto number = place::productAttr.of(op); // none in @evaluate, which has no gradients
+      if (!number) continue;
+      for (onnx::ContractOp gradient : gradients.lookup(*number)) {
         const bool isOfLeft =
             gradient.getRhsIndices() == op.getRhsIndices() && gradient.getResultIndices() == op.getLhsIndices();
         const Role other = isOfLeft == isLeft ? Role::Input : Role::WeightAgain;
