@@ -95,9 +95,6 @@ public:
   void setArg(mlir::FunctionOpInterface function, unsigned argument, T value = T()) const {
     function.setArgAttr(argument, text, Form::make(function->getContext(), value));
   }
-  void setResult(mlir::FunctionOpInterface function, unsigned result, T value = T()) const {
-    function.setResultAttr(result, text, Form::make(function->getContext(), value));
-  }
   // True where it was there.
   bool remove(mlir::Operation *op) const { return op->removeAttr(text) != nullptr; }
   void removeArg(mlir::FunctionOpInterface function, unsigned argument) const {

@@ -1,5 +1,4 @@
 #include "dialects/place/Place.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 

@@ -125,7 +125,7 @@ def main(model):
         with subprocess.Popen([cleave.tool_path(), "run", plan.path, "--quiet", "--steps", "3000", "--prometheus", str(port)]) as running:
             seen, idle, until = [], None, time.monotonic() + 60
             while running.poll() is None and time.monotonic() < until:
-                with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                with contextlib.suppress(OSError):  # it has not begun, or ends
                     text = fetch(url)
                     idle = idle or socket.create_connection(("127.0.0.1", port))
                     seen += [figures(text)["step"]] if "TYPE" in text else []

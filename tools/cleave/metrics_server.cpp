@@ -40,8 +40,11 @@ int MetricsServer::answer(mg_connection *client, void *server) {
   }
   const std::string text = runtime::prometheusText(now);
   constexpr int ok = 200;
-  mg_send_http_ok(client, "text/plain; version=0.0.4; charset=utf-8", static_cast<long long>(text.size()));
-  mg_write(client, text.data(), text.size());
+  // In one write: at the end of the run a client gets all of it or nothing.
+  const std::string answer = fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                                         "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+                                         text.size(), text);
+  mg_write(client, answer.data(), answer.size());
   return ok;
 }
 

@@ -68,7 +68,8 @@ with cleave.Trainer(plan, snapshots=folder / "others", overwrite=True) as traine
     assert trainer.steps_done == 0
 with cleave.Trainer(plan) as trainer:
     refused(lambda: trainer.step({"y": x}), 2, "no input 'y'", "input, labels")
-    refused(lambda: trainer.step({"input": x[:4]}), 2, "(8, 20)", "(4, 20)")
+    refused(lambda: trainer.step({"input": x[:8, :4]}), 2, "(8, 20)", "(8, 4)")
+    refused(lambda: trainer.step({"input": x[:4]}), 2, "'input' has 4", "'labels' is left out")
     refused(lambda: trainer.step({"labels": np.zeros(8)}), 2, "int64", "float64")
     refused(trainer.save, 1, "no snapshot folder")
 # A data file that becomes shorter ends the training, and not Python.
