@@ -9,10 +9,8 @@
 // gives its gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities
 // somebody else reads.
 #include "compiler/attention/attention.h"
-#include "compiler/attention/named_model.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
-#include "compiler/partition/layouts.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -359,8 +357,11 @@ struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "softmax attention becomes the operation that libraries have"; }
 
   void runOnOperation() override {
-    func::FuncOp model = namedModel(getOperation());
-    if (!model) return signalPassFailure();
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      getOperation().emitError("has no function @model: the normalize phase makes it");
+      return signalPassFailure();
+    }
     DenseSet<Value> trained;
     SymbolTable symbols(getOperation());
     for (auto read : model.getOps<onnx::ReadOp>())

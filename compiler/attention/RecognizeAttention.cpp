@@ -4,10 +4,8 @@
 // no patterns of their own: additive, boolean, padded, biased, scaled before or after, they are whatever is found
 // between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
 #include "compiler/attention/attention.h"
-#include "compiler/attention/named_model.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
-#include "compiler/partition/layouts.h"
 #include "dialects/onnx/facets/rule_building.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -309,8 +307,11 @@ struct RecognizeAttention : PassWrapper<RecognizeAttention, OperationPass<Module
   StringRef getDescription() const override { return "softmax attention becomes one operation"; }
 
   void runOnOperation() override {
-    func::FuncOp model = namedModel(getOperation());
-    if (!model) return signalPassFailure();
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      getOperation().emitError("has no function @model: the normalize phase makes it");
+      return signalPassFailure();
+    }
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>()))
       if (auto softmax = matchSoftmax(exp)) recognize(*softmax);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))

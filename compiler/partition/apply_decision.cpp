@@ -4,11 +4,14 @@
 //   %y = onnx.Contract %x, %w {dist.factors = #dist.factors<[dp], [tp], []>,
 //                              place.at = #place.at<phase = forward, segment = 3, recompute = true>}   for Recompute
 //
-// A decision is made for @final; the other functions hold the same forward operations under the same names. An
-// operation the decision does not know is left to PropagateShardings.
+// A decision is made for @final; the other functions hold the same forward operations under the same names. It names
+// each operation of NameOperations that computes something, and no operation that there is not. PropagateShardings
+// splits the rest: what later passes added, and what a microbatch of one sample has in another form.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "compiler/training/node_names.h"
 #include "dialects/place/Place.h"
+#include <llvm/ADT/StringSet.h>
 #include <llvm/Support/MemoryBuffer.h>
 
 using namespace mlir;
@@ -39,6 +42,11 @@ struct ApplyDecision : PassWrapper<ApplyDecision, OperationPass<ModuleOp>> {
   }
 
 private:
+  static bool computesNothing(Operation *op) {
+    auto cost = dyn_cast<onnx::CostOpInterface>(op);
+    return !cost || cost.getFlops() == 0;
+  }
+
   using NodeDecisions = llvm::StringMap<const planner::NodeDecision *>;
 
   LogicalResult readFile() {
@@ -55,15 +63,27 @@ private:
     for (const planner::NodeDecision &node : decision.nodes)
       if (!nodes.try_emplace(node.node, &node).second)
         return module.emitError("the decision names operation '") << node.node << "' twice";
+    llvm::StringSet<> found;
     for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isExternal()) applyNodes(function, nodes);
+      if (!function.isExternal() && failed(applyNodes(function, nodes, found))) return failure();
+    // A pass may have made one part of another, or may not have added here what it added to the planner's step.
+    for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
+    place::nodesAttr.remove(module);
+    for (const planner::NodeDecision &node : decision.nodes)
+      if (!found.contains(node.node) && !found.contains(StringRef(node.node).rsplit('+').first))
+        return module.emitError("the decision names operation '")
+               << node.node << "', and the step has none of that name";
     return success();
   }
 
-  void applyNodes(func::FuncOp function, const NodeDecisions &nodes) {
-    for (const NamedOperation &named : forwardOperations(function)) {
+  LogicalResult applyNodes(func::FuncOp function, const NodeDecisions &nodes, llvm::StringSet<> &found) {
+    for (const training::NamedOperation &named : training::forwardOperations(function)) {
       auto known = nodes.find(named.name);
-      if (known == nodes.end()) continue;
+      if (known == nodes.end()) {
+        if (!place::nodeAttr.isOn(named.op) || computesNothing(named.op)) continue;
+        return named.op->emitOpError("is '") << named.name << "', which the decision does not name";
+      }
+      found.insert(named.name);
       place::Place place = place::of(named.op);
       if (decision.stages > 1) place.stage = known->second->stage;
       if (known->second->segment >= 0) place.segment = known->second->segment;
@@ -79,7 +99,11 @@ private:
           if (from >= 0 && from < static_cast<int64_t>(known->second->split.size()))
             decided[own] = known->second->split[from];
       }
-      if (decided.size() != rule.factors.size()) continue; // of other sizes, or another operation under that name
+      if (decided.size() != rule.factors.size()) { // fewer: a microbatch of one sample has no factor of samples
+        if (computesNothing(named.op) || rule.factors.size() < decided.size()) continue;
+        return named.op->emitOpError("has ")
+               << rule.factors.size() << " factors, and the decision splits " << decided.size();
+      }
       FactorSharding split = fitted(decision.mesh, rule, decided);
       dist::factorsAttr.set(named.op, FactorsAttr::get(&getContext(), split, passing));
     }
@@ -88,6 +112,7 @@ private:
       place::nodeAttr.remove(op);
       place::decidedFactorsAttr.remove(op);
     });
+    return success();
   }
 
   LogicalResult applyParameters(ModuleOp module) {

@@ -4,7 +4,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/update_memory.h"
 #include "compiler/partition/update_work.h"
-#include "compiler/training/training.h"
+#include "compiler/training/node_names.h"
 #include "dialects/onnx/sample_dim.h"
 #include "runtime/plan/master_weights.h"
 #include <llvm/ADT/StringSet.h>
@@ -143,7 +143,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   // A value needs a gradient if a trainable parameter reaches it.
   DenseSet<Value> needsGradient;
   llvm::DenseMap<Operation *, std::string> nameOf;
-  for (NamedOperation &named : forwardOperations(function)) nameOf[named.op] = std::move(named.name);
+  for (training::NamedOperation &named : training::forwardOperations(function)) nameOf[named.op] = std::move(named.name);
   for (Operation &op : function.getBody().front()) {
     if (auto read = dyn_cast<onnx::ReadOp>(op)) {
       auto param = symbols.lookup<onnx::ParamOp>(read.getParam());

@@ -114,41 +114,4 @@ Sharding homeOf(const Mesh &mesh, onnx::ParamOp param) {
   return attribute ? fitted(mesh, attribute.getSharding(), shape) : Sharding::replicated(shape.size());
 }
 
-std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
-  struct Seen {
-    size_t main = 0; // index of the operation that does most of the arithmetic
-    double flops = -1;
-    llvm::SmallDenseMap<StringRef, int> count;
-  };
-  std::vector<NamedOperation> result;
-  llvm::StringMap<Seen> nodes;
-  std::vector<StringRef> nodeOf;
-  for (Operation &op : function.getBody().front()) {
-    if (phaseOf(&op) != Phase::Forward || !isa<onnx::FactorRuleOpInterface>(op) || isa<onnx::ConstantOp>(op)) continue;
-    if (onnx::fp8ScalingAttr.isOn(&op)) continue;
-    auto location = op.getLoc()->findInstanceOf<NameLoc>();
-    StringRef node = location ? location.getName().getValue() : StringRef("?");
-    auto &[key, seen] = *nodes.try_emplace(node).first;
-    StringRef kind = op.getName().stripDialect();
-    int number = ++seen.count[kind];
-    std::string name = (key + ":" + kind).str();
-    if (number > 1) name += "." + std::to_string(number);
-    auto cost = dyn_cast<onnx::CostOpInterface>(op);
-    double flops = cost ? cost.getFlops() : 0;
-    if (flops > seen.flops) {
-      seen.flops = flops;
-      seen.main = result.size();
-    }
-    nodeOf.push_back(key);
-    result.push_back({&op, std::move(name)});
-  }
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (auto known = place::nodeAttr.of(result[i].op))
-      result[i].name = known->str();
-    else if (nodeOf[i] != "?" && nodes[nodeOf[i]].main == i)
-      result[i].name = nodeOf[i].str();
-  }
-  return result;
-}
-
 } // namespace cleave::partition

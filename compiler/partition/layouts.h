@@ -45,13 +45,4 @@ double reshardBytes(const dist::Mesh &mesh, mlir::Type type, const dist::Shardin
 // The layout of a persistent tensor between steps; replicated unless `sharding` says otherwise.
 dist::Sharding homeOf(const dist::Mesh &mesh, onnx::ParamOp param);
 
-// Names of the forward operations of a function, the same in every function that has them: the name of the exported
-// node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others. An operation that
-// says its name (`place.node`) keeps it: others around it may be gone.
-struct NamedOperation {
-  mlir::Operation *op;
-  std::string name;
-};
-std::vector<NamedOperation> forwardOperations(mlir::func::FuncOp function);
-
 } // namespace cleave::partition

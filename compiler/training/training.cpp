@@ -7,6 +7,7 @@ namespace cleave::training {
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options) {
   passes.addPass(createAttachLoss(recipe, options));
+  passes.addPass(createNameOperations());
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
   passes.addPass(createBuildCount(options));
@@ -33,6 +34,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
 void registerInitializeParameters();
 void registerAddAdapters();
 void registerAttachLoss();
+void registerNameOperations();
 void registerBuildEvaluate();
 void registerBuildCount();
 void registerBuildBackward();
@@ -64,6 +66,7 @@ void registerTrainingPasses() {
   registerInitializeParameters();
   registerAddAdapters();
   registerAttachLoss();
+  registerNameOperations();
   registerBuildEvaluate();
   registerBuildCount();
   registerBuildBackward();

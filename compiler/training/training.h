@@ -9,6 +9,7 @@
 //
 // Passes in order (each has a file of its name):
 //   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
+//   NameOperations       forward operations get the names that a decision knows (node_names.h)
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
 //   BuildCount           what the loss counts of the whole batch becomes @count
 //   BuildBackward        appends the gradients of all trained parameters, as results with `onnx.gradient_of = @param`
@@ -58,6 +59,7 @@ std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &rec
 std::unique_ptr<mlir::Pass> createAddAdapters(const recipe::Recipe &recipe);
 
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options = {});
+std::unique_ptr<mlir::Pass> createNameOperations();
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
 std::unique_ptr<mlir::Pass> createBuildCount(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);

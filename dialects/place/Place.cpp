@@ -20,6 +20,7 @@ LogicalResult PlaceDialect::verifyOperationAttribute(Operation *op, NamedAttribu
       owned(slotsAttr, isFunction, "a function"),
       owned(fragmentAttr, isFunction, "a function"),
       owned(aheadAttr, isFunction, "a function"),
+      owned(nodesAttr, isModule, "a module"),
       owned(programsAttr, isAny, "a persistent tensor"),
       owned(routinesAttr, isModule, "a module"),
   };

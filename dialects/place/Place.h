@@ -75,7 +75,7 @@ inline constexpr OwnedAttribute<int64_t> productAttr{"place.product"};
 // that hold copies of one compute it alike, to the last bit, so that the order of its sums must not depend on what else
 // a stage does.
 inline constexpr OwnedAttribute<llvm::StringRef> ruleAttr{"place.rule"};
-// The name by which a decision knows the operation (partition/layouts.h); and where the decision is that of the
+// The name by which a decision knows the operation (training/node_names.h); and where the decision is that of the
 // operation it stands for: for each of its own factors the decided one, -1 for none.
 inline constexpr OwnedAttribute<llvm::StringRef> nodeAttr{"place.node"};
 inline constexpr OwnedAttribute<llvm::ArrayRef<int64_t>> decidedFactorsAttr{"place.decided_factors"};
@@ -86,6 +86,8 @@ inline constexpr OwnedAttribute<int64_t> slotsAttr{"place.slots"};              
 inline constexpr OwnedAttribute<llvm::StringRef> fragmentAttr{"place.fragment"}; // its name in the plan
 inline constexpr OwnedAttribute<Mark> aheadAttr{"place.ahead"};                  // runs for the next step
 inline constexpr OwnedAttribute<int64_t> keptAttr{"place.kept"}; // an argument or result: its number in the slot
+// --- the module: all names of operations, also of those that later passes made part of another
+inline constexpr OwnedAttribute<llvm::ArrayRef<std::string>> nodesAttr{"place.nodes"};
 // --- onnx.param: the ranks that hold it; the module: build_routines.cpp
 inline constexpr OwnedAttribute<llvm::ArrayRef<int64_t>> programsAttr{"place.programs"};
 inline constexpr OwnedAttribute<mlir::ArrayAttr> routinesAttr{"place.routines"};

@@ -6,6 +6,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/recipe/recipe.h"
+#include "compiler/training/node_names.h"
 #include "compiler/training/training.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -69,8 +70,8 @@ protected:
 
   // The whole forward pass is one segment; what the ring is made of is known by its operands.
   void computeAgain(ModuleOp module) {
-    for (const partition::NamedOperation &named :
-         partition::forwardOperations(module.lookupSymbol<func::FuncOp>("final"))) {
+    for (const training::NamedOperation &named :
+         training::forwardOperations(module.lookupSymbol<func::FuncOp>("final"))) {
       place::Place place = place::of(named.op);
       place.segment = 0;
       place.recompute = true;

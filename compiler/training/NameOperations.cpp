@@ -1,0 +1,80 @@
+#include "compiler/training/node_names.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/Onnx.h"
+#include "dialects/place/Place.h"
+
+using namespace mlir;
+
+namespace cleave::training {
+
+std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
+  struct Node {
+    size_t main = 0; // index of the operation that does most of the arithmetic
+    double flops = -1;
+    llvm::SmallDenseMap<StringRef, int> count;
+  };
+  std::vector<NamedOperation> result;
+  std::vector<StringRef> nodeOf;
+  llvm::StringMap<Node> nodes;
+  auto module = function->getParentOfType<ModuleOp>();
+  const bool areNamed = module && place::nodesAttr.isOn(module);
+  for (Operation &op : function.getBody().front()) {
+    if (place::phaseOf(&op) != place::Phase::Forward || !isa<onnx::FactorRuleOpInterface>(op)) continue;
+    if (isa<onnx::ConstantOp>(op) || onnx::fp8ScalingAttr.isOn(&op)) continue;
+    auto location = op.getLoc()->findInstanceOf<NameLoc>();
+    const StringRef name = location ? location.getName().getValue() : StringRef("?");
+    auto &[key, node] = *nodes.try_emplace(name).first;
+    auto cost = dyn_cast<onnx::CostOpInterface>(op);
+    if (const double flops = cost ? cost.getFlops() : 0; flops > node.flops) {
+      node.flops = flops;
+      node.main = result.size();
+    }
+    nodeOf.push_back(key);
+    result.push_back({&op, ""});
+  }
+  for (size_t i = 0; i < result.size(); ++i) {
+    auto &[op, name] = result[i];
+    if (auto known = place::nodeAttr.of(op)) {
+      name = known->str();
+      continue;
+    }
+    Node &node = nodes[nodeOf[i]];
+    const StringRef kind = op->getName().stripDialect();
+    const int number = ++node.count[kind];
+    if (!areNamed && nodeOf[i] != "?" && node.main == i)
+      name = nodeOf[i].str();
+    else
+      name = (nodeOf[i] + (areNamed ? "+" : ":") + kind + (number > 1 ? "." + Twine(number) : Twine())).str();
+  }
+  return result;
+}
+
+namespace {
+
+struct NameOperations : PassWrapper<NameOperations, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NameOperations)
+  StringRef getArgument() const final { return "name-operations"; }
+  StringRef getDescription() const final { return "name the forward operations for the decision"; }
+
+  void runOnOperation() final {
+    ModuleOp module = getOperation();
+    auto model = module.lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      module.emitError("has no function @model: the normalize phase makes it");
+      return signalPassFailure();
+    }
+    std::vector<std::string> names;
+    for (NamedOperation &named : forwardOperations(model)) {
+      place::nodeAttr.set(named.op, named.name);
+      names.push_back(std::move(named.name));
+    }
+    place::nodesAttr.set(module, names);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createNameOperations() { return std::make_unique<NameOperations>(); }
+void registerNameOperations() { PassRegistration<NameOperations>(); }
+
+} // namespace cleave::training
