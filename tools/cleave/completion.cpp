@@ -1,4 +1,5 @@
 // cleave completion SHELL and cleave man: made from the commands and options themselves.
+#include "runtime/base/names/shell_word.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
 #include <algorithm>
@@ -50,7 +51,7 @@ std::string fish(const CLI::App &app) {
   std::string out = "# cleave's commands and options, for ~/.config/fish/completions/cleave.fish\n";
   for (const CLI::App *command : commandsOf(app)) {
     out += fmt::format("complete -c cleave -n __fish_use_subcommand -f -a {} -d {}\n", command->get_name(),
-                       singleQuoted(oneLine(command->get_description())));
+                       names::singleQuoted(oneLine(command->get_description())));
     for (const CLI::Option *option : optionsOf(*command)) {
       std::string names;
       for (const std::string &name : option->get_snames()) names += " -s " + name;
@@ -58,7 +59,7 @@ std::string fish(const CLI::App &app) {
       if (names.empty()) continue;
       out += fmt::format("complete -c cleave -n '__fish_seen_subcommand_from {}'{}{} -d {}\n", command->get_name(),
                          names, option->get_items_expected_max() > 0 ? " -r" : "",
-                         singleQuoted(oneLine(option->get_description())));
+                         names::singleQuoted(oneLine(option->get_description())));
     }
   }
   return out;
@@ -76,12 +77,12 @@ std::string zsh(const CLI::App &app) {
   };
   std::string list, cases;
   for (const CLI::App *command : commandsOf(app)) {
-    list += "    " + singleQuoted(command->get_name() + ":" + described(command->get_description())) + "\n";
+    list += "    " + names::singleQuoted(command->get_name() + ":" + described(command->get_description())) + "\n";
     cases += fmt::format("    {}) _arguments", command->get_name());
     for (const CLI::Option *option : optionsOf(*command))
       for (const std::string &name : namesOf(*option))
-        cases += " " + singleQuoted(fmt::format("{}[{}]{}", name, described(option->get_description()),
-                                                option->get_items_expected_max() > 0 ? ":value:_files" : ""));
+        cases += " " + names::singleQuoted(fmt::format("{}[{}]{}", name, described(option->get_description()),
+                                                       option->get_items_expected_max() > 0 ? ":value:_files" : ""));
     cases += " '*:file:_files' ;;\n";
   }
   return fmt::format(R"(#compdef cleave

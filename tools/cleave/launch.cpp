@@ -1,10 +1,10 @@
 // cleave launch X.plan: the job that starts one process a rank, for Slurm, Kubernetes, torchrun or mpirun.
 #include "compiler/cluster/cluster.h"
+#include "runtime/base/names/shell_word.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/jobs.h"
-#include "tools/cleave/shell.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
@@ -71,7 +71,7 @@ Result<Job> jobOf(const LaunchOptions &options, const plan::Plan &plan) {
   };
   if (!given("--snapshot-every")) words.insert(words.end(), {"--snapshot-every", "100"});
   words.insert(words.end(), options.more.begin(), options.more.end());
-  for (const std::string &word : words) job.command += (job.command.empty() ? "" : " ") + shellWord(word);
+  for (const std::string &word : words) job.command += (job.command.empty() ? "" : " ") + names::shellWord(word);
   return job;
 }
 
@@ -83,7 +83,7 @@ std::string rehearsal(const Job &job, const dist::Mesh &mesh, const std::string 
                                  nameOf(job.launcher), job.nodes, job.nodes == 1 ? "node" : "nodes", job.ranksOfNode);
   if (isFile(output))
     text += fmt::format("# {} would have {} lines, for: {} {}\n", output, std::ranges::count(jobText(job), '\n'),
-                        startOf(job.launcher), shellWord(output));
+                        startOf(job.launcher), names::shellWord(output));
   for (int64_t rank = 0; rank < job.ranks(); ++rank) {
     text += fmt::format("# rank {} on node {}: {}\n", rank, rank / job.ranksOfNode, placeOf(mesh, rank));
     for (const auto &[name, value] : variablesOf(job, rank)) text += fmt::format("{}={} ", name, value);
@@ -108,7 +108,7 @@ nlohmann::ordered_json asJson(const Job &job, const dist::Mesh &mesh, const Laun
                {"processes", Json::array()}};
   if (isFile(options.output)) {
     json["file"] = options.output;
-    json["start"] = fmt::format("{} {}", startOf(job.launcher), shellWord(options.output));
+    json["start"] = fmt::format("{} {}", startOf(job.launcher), names::shellWord(options.output));
   }
   for (int64_t rank = 0; rank < job.ranks(); ++rank) {
     Json process = {{"rank", rank},

@@ -1,6 +1,5 @@
 #include "tools/cleave/shell.h"
-#include <algorithm>
-#include <cctype>
+#include "runtime/base/names/shell_word.h"
 #include <fstream>
 
 namespace cleave::tool {
@@ -29,19 +28,6 @@ std::vector<std::string> namesOf(const CLI::Option &option) {
   return names;
 }
 
-std::string singleQuoted(const std::string &text) {
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
-std::string shellWord(const std::string &word) {
-  const bool isPlain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./=:,+@%").find(char(c)) != std::string_view::npos;
-  });
-  return isPlain ? word : singleQuoted(word);
-}
-
 std::string ownCommand() {
   std::ifstream file("/proc/self/cmdline");
   std::string text = "cleave", word;
@@ -50,7 +36,7 @@ std::string ownCommand() {
     if (word == "-o" || word == "--output")
       std::getline(file, word, '\0');
     else if (!word.starts_with("--output="))
-      text += " " + shellWord(word);
+      text += " " + names::shellWord(word);
   return text;
 }
 

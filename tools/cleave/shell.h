@@ -1,4 +1,4 @@
-// The command line as shells see it: the options of a command, and words in quotes.
+// The command line as shells see it: the options of a command, and this process's own.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -11,10 +11,6 @@ std::vector<const CLI::Option *> optionsOf(const CLI::App &command);
 // "-o", "--output"; none for what is told by its place.
 std::vector<std::string> namesOf(const CLI::Option &option);
 
-// The text in single quotes: 'a word'.
-std::string singleQuoted(const std::string &text);
-// A word of a shell command: with quotes where it needs them.
-std::string shellWord(const std::string &word);
 // The command line of this process but its --output: what a report says that it was made by.
 std::string ownCommand();
 
