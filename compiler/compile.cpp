@@ -46,8 +46,9 @@ struct Planned {
     return built.microbatches > 1 || built.staged || built.sequenceBlocks > 1 || built.libraryAttention;
   }
 
-  report::Report report() const {
+  report::Report report(const CompileRequest &given) const {
     report::Report made = report::makeReport(problem, cluster, decision);
+    made.given = {given.split, given.search.moves, given.annotations};
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
     made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
     made.import = imported;
@@ -369,7 +370,7 @@ Result<report::Report> estimate(const CompileRequest &given) {
   const CompileRequest &request = *whole;
   auto planned = choose(request, false);
   if (!planned) return planned.status();
-  return planned->report();
+  return planned->report(given);
 }
 
 Result<Compiled> compile(const CompileRequest &given) {
@@ -406,7 +407,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   }
   fillShapes(request, *others, *generated);
   warnOfPacking(request, *generated, *planned);
-  Compiled compiled{std::move(*generated), planned->report()};
+  Compiled compiled{std::move(*generated), planned->report(given)};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);

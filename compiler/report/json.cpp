@@ -267,6 +267,7 @@ Report reportOf(const Json &json) {
   report.recompute = json.at("recompute");
   report.offload = json.value("offload", "none");
   report.like = json.at("like");
+  report.given = splitRequestOf(json.value("given", Json::object()));
   report.devices = json.at("devices");
   const Json &predicted = json.at("predicted"), &memory = predicted.at("memory_breakdown");
   report.predicted = {predicted.at("step_time_s"),
@@ -358,6 +359,7 @@ std::string renderJson(const Report &report) {
       {"recompute", report.recompute},
       {"offload", report.offload},
       {"like", report.like},
+      {"given", splitRequestJson(report.given)},
       {"devices", report.devices},
       {"predicted",
        {{"step_time_s", predicted.stepSeconds},

@@ -10,6 +10,7 @@
 #include "compiler/planner/explain/breakdown.h"
 #include "compiler/planner/explain/memory_over_time.h"
 #include "compiler/planner/problem/decision.h"
+#include "compiler/report/split_request.h"
 #include "compiler/schedule/schedule.h"
 #include "plan/plan.pb.h"
 #include "runtime/base/status.h"
@@ -93,6 +94,7 @@ struct Report {
   std::string import;                   // what the model was read from: "read from the module's statement"
   std::vector<ReportedTensor> tensors;  // of the model's file, above one number
   std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
+  SplitRequest given;                   // as the command line has it
   int64_t batch = 0;
   int64_t tokensPerSample = 0; // 0: samples are not sequences
   dist::Mesh mesh;

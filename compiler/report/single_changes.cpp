@@ -14,15 +14,9 @@
 namespace cleave::report {
 namespace {
 
-// Its axes from the outermost; those of a grid are tp.
-std::string orderOf(const dist::Mesh &mesh) {
-  std::string order;
-  for (planner::Axis axis : planner::orderOf(mesh)) order += (order.empty() ? "" : ",") + std::string(name(axis));
-  return order;
-}
-
 // "full", or what each block does where they differ: "full,selective,none".
 std::string recomputationOf(const Report &report) {
+  if (!report.given.split.recompute.empty()) return report.given.split.recompute;
   std::vector<std::string> blocks;
   for (const Stage &stage : report.stages) {
     blocks.insert(blocks.end(), size_t(stage.recomputedBlocks), "full");
@@ -77,30 +71,14 @@ std::string withoutNumbers(const std::string &name) {
   return kind;
 }
 
-// The split flags that stand for a report's choices; the shardings of operations are chosen again. They name only the
+// The flags of a report's choices, which leave only the shardings of operations to the search. They name only the
 // presets that no other flag says: grids, heads in place of positions, operations split as Megatron-LM does.
 planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
-  planner::SplitFlags flags;
-  flags.mesh = report.mesh.str();
-  flags.meshOrder = orderOf(report.mesh);
-  if (auto preset = planner::parseConstraints({.like = report.like}, cluster); preset && !report.like.empty()) {
-    const bool isGrid = preset->grid != planner::TensorGrid::None;
-    if (isGrid || preset->attentionSplit != planner::Constraints().attentionSplit ||
-        preset->tensorSplit == planner::TensorSplit::Megatron)
-      flags.like = report.like;
-    if (isGrid) { // asked for as tp
-      dist::Mesh mesh;
-      int64_t tp = 1;
-      for (const auto &axis : report.mesh.axes)
-        if (axis.name.starts_with("tp"))
-          tp *= axis.size;
-        else
-          mesh.axes.push_back(axis);
-      mesh.axes.push_back({"tp", tp});
-      flags.mesh = mesh.str();
-    }
-  }
-  flags.microbatches = fmt::format("{}", report.microbatches);
+  planner::SplitFlags flags = requestOf(report).split;
+  if (auto preset = planner::parseConstraints({.like = report.like}, cluster))
+    if (preset->grid == planner::TensorGrid::None && preset->attentionSplit == planner::Constraints().attentionSplit &&
+        preset->tensorSplit != planner::TensorSplit::Megatron)
+      flags.like = "";
   flags.schedule = report.schedule;
   flags.recompute = recomputationOf(report);
   flags.offload = report.offload;
@@ -198,8 +176,13 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
     const bool isMesh = choice == &planner::SplitFlags::mesh; // with the preset that says how its axes are used
     if (mine.*choice == theirs.*choice && !(isMesh && mine.like != theirs.like)) return;
     planner::SplitFlags flags = mine;
+    if (isMesh) { // with all that was asked for of it
+      flags = theirs;
+      flags.microbatches = mine.microbatches, flags.schedule = mine.schedule;
+      flags.recompute = mine.recompute, flags.offload = mine.offload;
+    }
     flags.*choice = theirs.*choice;
-    if (isMesh) flags.like = theirs.like, flags.meshOrder = theirs.meshOrder;
+    if (choice == &planner::SplitFlags::schedule) flags.balance = theirs.balance, flags.splitAt = theirs.splitAt;
     // A mesh with pipeline stages needs a schedule and one without has none.
     bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
     if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;

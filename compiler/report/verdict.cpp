@@ -117,22 +117,6 @@ std::string gapText(const Report &report) {
                      report.gap < 0.001 ? 2 : 1);
 }
 
-std::string flagsOf(const Report &report) {
-  std::string out = report.like.empty() ? "" : fmt::format("--like {} ", report.like);
-  out += "--mesh " + report.mesh.str();
-  std::vector<std::string> order;
-  for (const dist::MeshAxis &axis : report.mesh.axes)
-    if (axis.size > 1) order.push_back(axis.name);
-  if (order.size() > 1) out += fmt::format(" --mesh-order {}", fmt::join(order, ","));
-  if (report.lowerZero < 0) out += fmt::format(" --zero {}", report.zero); // the search mixes them again
-  out += fmt::format(" --microbatches {}", report.microbatches);
-  if (report.schedule != "none") out += " --schedule " + report.schedule;
-  if (recomputeText(report) == report.recompute && report.recompute != "none")
-    out += " --recompute " + report.recompute;
-  if (report.offload != "none") out += " --offload " + report.offload;
-  return out;
-}
-
 std::string speedText(const Report &report) {
   const double tflops = report.predicted.tflopsPerDevice;
   return fmt::format(

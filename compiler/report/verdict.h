@@ -19,9 +19,6 @@ std::vector<LostFamily> whyThisSplit(const Report &report);
 
 std::string gapText(const Report &report);
 
-// The flags that ask for this split: "--mesh dp=4,tp=8 --zero 1 ...".
-std::string flagsOf(const Report &report);
-
 // "1,980 TFLOP/s a device, 42.0 % of its peak"
 std::string speedText(const Report &report);
 // "128 samples/s, 16,400 tokens/s", "12.5 s a sample"

@@ -37,7 +37,7 @@ def close(a, b):
 
 searched = estimate("searched.json")
 page = cleave("report", "searched.json", "--format", "html").stdout
-flags = shlex.split(html.unescape(re.search(r"Flags that ask for this setting: <code[^>]*>(.*?)</code>", page)[1]))
+flags = shlex.split(html.unescape(re.search(r"Flags that give this split again: <code[^>]*>(.*?)</code>", page)[1]))
 again = estimate("again.json", *flags)
 assert all(again[key] == searched[key] for key in SETTING), (flags, [again[key] for key in SETTING])
 assert close(step(again), step(searched)), (flags, step(again), step(searched))

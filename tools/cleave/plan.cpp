@@ -45,7 +45,11 @@ Result<std::string> solved(const PlanOptions &options) {
   search.alternatives = !options.withoutAlternatives;
   auto decision = planner::solve(*problem, cluster, *constraints, search);
   if (!decision) return decision.status();
-  if (options.json) return report::renderJson(withOrigin(report::makeReport(*problem, cluster, *decision), ""));
+  if (options.json) {
+    report::Report report = report::makeReport(*problem, cluster, *decision);
+    report.given = {options.split.split, options.split.searchMoves};
+    return report::renderJson(withOrigin(std::move(report), ""));
+  }
   return planner::summaryText(*problem, cluster, *decision);
 }
 

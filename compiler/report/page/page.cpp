@@ -202,12 +202,12 @@ std::string originOf(const Report &report) {
   return out;
 }
 
-// The lines below the title: the verdict, the split, the flags that ask for its setting, and what it was made from.
+// The lines below the title: the verdict, the split, the flags that give it again, and what it was made from.
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
       R"(<p class="verdict">{verdict} {gap}.</p>
 <p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
-<p class="soft">Flags that ask for this setting: <code class="copy">{flags}</code></p>
+<p class="soft">Flags that give this split again: <code class="copy">{flags}</code></p>
 )",
       fmt::arg("verdict", escape(verdict(report))), fmt::arg("gap", sentence(gapText(report))),
       fmt::arg("devices", report.devices), fmt::arg("mesh", escape(report.mesh.str())),
@@ -216,7 +216,7 @@ std::string headerOf(const Report &report) {
       fmt::arg("like", report.like.empty() ? "" : ", like " + escape(report.like)),
       fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
       fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
-      fmt::arg("flags", escape(flagsOf(report))));
+      fmt::arg("flags", escape(flagsText(requestOf(report)))));
   if (!report.command.empty())
     out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
                        escape(report.command), escape(report.version));
