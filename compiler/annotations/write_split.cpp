@@ -56,7 +56,8 @@ private:
     set("zero", std::to_string(report.zero));
     set("microbatches", std::to_string(report.microbatches));
     set("schedule", report.schedule);
-    set("recompute", report.recompute);
+    const std::string recompute = report::requestOf(report).split.recompute; // of each block, where it was given so
+    set("recompute", recompute.empty() ? report.recompute : recompute);
     set("offload", report.offload);
     if (!report.like.empty()) set("like", report.like);
     // A node of the file may lie in two stages: its product in one, its bias in the next.
