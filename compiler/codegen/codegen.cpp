@@ -6,6 +6,7 @@
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/memory_plan.h"
+#include "compiler/verifies_ir.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -141,7 +142,7 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
     model.erase(); // the functions made from it are what runs
 
   PassManager passes(context);
-  passes.enableVerifier(false); // kernels read parts of buffers, which linalg's verifier refuses; VerifyPlan is last
+  passes.enableVerifier(verifiesIr());
   buildCodegenPipeline(passes, !options.gpu.empty(), options.foldEpilogues);
   if (failed(passes.run(module))) return failure();
   FailureOr<plan::Plan> plan = emitPlan(module, mesh);

@@ -70,7 +70,7 @@ private:
     for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
     place::nodesAttr.remove(module);
     for (const planner::NodeDecision &node : decision.nodes)
-      if (!found.contains(node.node) && !found.contains(StringRef(node.node).rsplit('+').first))
+      if (node.computes && !found.contains(node.node) && !found.contains(StringRef(node.node).rsplit('+').first))
         return module.emitError("the decision names operation '")
                << node.node << "', and the step has none of that name";
     return success();

@@ -11,10 +11,10 @@ namespace {
 // Columns are cut at multiples of this: whole vectors, four at a time.
 constexpr int64_t columnsOfGrain = 64;
 
-// The value behind reshapes.
+// The value behind reshapes and the beginnings of rows.
 Value behindReshape(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) break;
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp>(op)) break;
     value = op->getOperand(0);
   }
   return value;

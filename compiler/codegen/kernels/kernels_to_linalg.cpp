@@ -121,6 +121,12 @@ private:
     ReassociationIndices all = llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
     return tensor::ExpandShapeOp::create(builder, loc, type, row, ArrayRef<ReassociationIndices>{all});
   }
+  // A loop that is an index by itself has as many iterations as the row has elements.
+  Value beginning(Value row, int64_t count) {
+    if (cast<RankedTensorType>(row.getType()).getDimSize(0) == count) return row;
+    auto at = [&](int64_t index) { return SmallVector<OpFoldResult>{builder.getIndexAttr(index)}; };
+    return tensor::ExtractSliceOp::create(builder, loc, row, at(0), at(count), at(1));
+  }
   static Value reinterpret(OpBuilder &inner, Location loc, Value value, Type type) {
     if (value.getType() == type) return value;
     return UnrealizedConversionCastOp::create(inner, loc, type, value).getResult(0);
@@ -135,9 +141,12 @@ private:
     for (size_t f = 0; f < domain.sizes.size(); ++f)
       if (form.strides[f] != 0) factors.push_back(f);
     Type type = elementInKernel(cast<RankedTensorType>(operand.get().getType()).getElementType());
+    Value row = flat(operand.get());
+    const AffineMap map = linear(factors, form);
+    if (isa<AffineDimExpr>(map.getResult(0))) row = beginning(row, domain.sizes[factors[0]]);
     Value value =
-        generic(factors, flat(operand.get()), empty(factors, type), {linear(factors, form), select(factors, factors)},
-                0, [&](OpBuilder &inner, ValueRange arguments) { return reinterpret(inner, loc, arguments[0], type); });
+        generic(factors, row, empty(factors, type), {map, select(factors, factors)}, 0,
+                [&](OpBuilder &inner, ValueRange arguments) { return reinterpret(inner, loc, arguments[0], type); });
     loads.push_back({operand.get(), &form, {value, factors}});
     return loads.back().element;
   }

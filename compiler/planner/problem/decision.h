@@ -37,7 +37,8 @@ struct NodeDecision {
   int stage = 0;                         // of the pipeline; a consumer's is never before its producer's
   Recompute recompute = Recompute::None; // of the block that the node is in
   int segment = -1; // of recomputation (recomputation.h) that the node is in; -1: none, or nothing of it is done again
-  bool again = false; // computed again in the backward pass, with the others of its segment
+  bool again = false;   // computed again in the backward pass, with the others of its segment
+  bool computes = true; // false: it only moves elements, and a step of other sizes may do without it; not in the text
 };
 
 struct ParameterDecision {

@@ -63,6 +63,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     int variable = model.variableOfNode[i];
     const Candidate &chosen = model.variables[size_t(variable)].candidates[size_t(choice[size_t(variable)])];
     NodeDecision node{problem.nodes[i].name, dist::FactorSharding(problem.nodes[i].rule.factors.size()), {}};
+    node.computes = problem.nodes[i].flops > 0;
     int64_t batchFactor = model.batchFactors[i];
     if (batchFactor >= 0) node.split[size_t(batchFactor)] = decision.batchAxes;
     if (chosen.factor >= 0) node.split[size_t(chosen.factor)].push_back("tp");
