@@ -158,7 +158,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   int64_t blocks = ring ? planned.decision.mesh.axisSize("cp") : 1;
   bool delaysWeights = false;
   if (staged) {
-    auto shape = planner::scheduleShape(planned.decision.schedule, int(planned.decision.mesh.axisSize("pp")));
+    auto shape =
+        planner::scheduleShape(planned.decision.schedule, int(planned.decision.mesh.axisSize(dist::pipelineAxis)));
     if (!shape) return shape.status();
     delaysWeights = shape->weightVersions > 1;
   }

@@ -475,7 +475,7 @@ namespace {
 // The table of the decision's pipeline; none without one.
 Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decision &decision) {
   if (decision.stages < 2) return std::optional<planner::PipelineSchedule>();
-  auto table = planner::makeSchedule(decision.schedule, static_cast<int>(decision.mesh.axisSize("pp")),
+  auto table = planner::makeSchedule(decision.schedule, static_cast<int>(decision.mesh.axisSize(dist::pipelineAxis)),
                                      decision.microbatches, planner::scheduleTimes(decision.stageDecisions));
   if (!table) return table.status();
   if (table->stages != decision.stages)

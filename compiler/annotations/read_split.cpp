@@ -166,7 +166,7 @@ private:
       return error(fmt::format("metadata cleave.mesh '{}' has {} devices, the configuration {}", text,
                                fullMesh.numDevices(), numDevices));
     for (const dist::MeshAxis &axis : fullMesh.axes)
-      if (axis.name != "pp" || members.empty()) mesh.axes.push_back(axis);
+      if (!dist::isPipelineAxis(axis.name) || members.empty()) mesh.axes.push_back(axis);
     return Status::ok();
   }
 
@@ -215,7 +215,7 @@ private:
     if (!axes.empty() && devicesOfStage() > inner)
       isSound &= add(taken.count("dp") ? "tp" : "dp", devicesOfStage() / inner);
     fullMesh = mesh;
-    if (numRanks > 1) fullMesh.axes.insert(fullMesh.axes.begin() + placeOfRanks(), {"pp", numRanks});
+    if (numRanks > 1) fullMesh.axes.insert(fullMesh.axes.begin() + placeOfRanks(), {dist::pipelineAxis, numRanks});
     if (isSound) return Status::ok();
     return error(
         fmt::format("tensors are cut along more axes of devices than dp and tp ({}): metadata cleave.mesh names "

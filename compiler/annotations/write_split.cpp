@@ -110,7 +110,7 @@ private:
     const int64_t rank = stage == stageOf.end() ? -1 : ranks[static_cast<size_t>(stage->second)];
     std::vector<std::vector<int64_t>> devices(static_cast<size_t>(mesh.groupSize(axes)));
     for (int64_t device = 0; device < mesh.numDevices(); ++device)
-      if (rank < 0 || mesh.indexAlong(device, {"pp"}) == rank)
+      if (rank < 0 || mesh.indexAlong(device, {dist::pipelineAxis}) == rank)
         devices[static_cast<size_t>(mesh.indexAlong(device, axes))].push_back(device);
     return devices;
   }

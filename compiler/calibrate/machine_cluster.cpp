@@ -16,12 +16,6 @@ namespace {
 using runtime::CollectiveFigure;
 using runtime::MachineFigures;
 
-std::optional<Collective> collectiveNamed(const std::string &op) {
-  for (Collective one : {Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll})
-    if (op == name(one)) return one;
-  return std::nullopt;
-}
-
 // Fits the part that the law of plain products leaves out: for a given start of each product of a batch a mean ratio,
 // so only the start is searched.
 void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &device) {
@@ -173,7 +167,7 @@ double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link
   unit.node = {1, 0, Link::Topology::Memory, isFar ? 0.0 : 1.0};
   double logs = 0, count = 0;
   for (const CollectiveFigure &c : figures.collectives) {
-    std::optional<Collective> collective = collectiveNamed(c.op);
+    std::optional<Collective> collective = dist::collectiveNamed(c.op);
     if (!collective || c.isFar != isFar || double(c.bytes) < small || double(c.bytes) > large) continue;
     double moved = collectiveSeconds(unit, *collective, {c.members, c.members}, double(c.bytes));
     double waits = std::log2(double(c.members)) / std::log2(double(figures.devices));

@@ -123,20 +123,6 @@ bool crossesCards(const Cluster &cluster, int64_t perNode) {
   return isShared && perNode > 1 && perNode < cluster.devicesPerNode;
 }
 
-const char *name(Collective collective) {
-  switch (collective) {
-  case Collective::AllReduce:
-    return "all_reduce";
-  case Collective::ReduceScatter:
-    return "reduce_scatter";
-  case Collective::AllGather:
-    return "all_gather";
-  case Collective::AllToAll:
-    return "all_to_all";
-  }
-  return "";
-}
-
 namespace {
 
 // Devices that read each other's memory: every rank sums up its part of all (reads n parts, writes one) and copies the
@@ -161,8 +147,9 @@ double sharedMemorySeconds(const Cluster &cluster, Collective collective, double
     return link.latency + 2 * bytes / link.bandwidth;
   case Collective::AllToAll:
     return link.latency + 2 * bytes / n / link.bandwidth;
+  default: // no split broadcasts or shifts
+    return 0;
   }
-  return 0;
 }
 
 struct Share {

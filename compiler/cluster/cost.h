@@ -5,6 +5,7 @@
 //   collectiveSeconds(cluster, Collective::AllReduce, tp, 64e6)   // 64 MB on every rank before and after
 #pragma once
 #include "compiler/cluster/cluster.h"
+#include "runtime/base/sharding/collective.h"
 #include <compare>
 #include <span>
 
@@ -59,8 +60,7 @@ Tier tierAlong(const Cluster &cluster, const AxisPlace &axis, int64_t rank, int6
 // the network together than one alone (constants::acrossCards).
 bool crossesCards(const Cluster &cluster, int64_t perNode);
 
-enum class Collective : uint8_t { AllReduce, ReduceScatter, AllGather, AllToAll };
-const char *name(Collective collective); // "all_reduce", ...
+using dist::Collective;
 
 // Seconds of one collective. `bytes` is the size of the whole tensor of the group: what every rank has before an
 // all-reduce or a reduce-scatter, what it has after an all-gather, the group's sum of all parts for an all-to-all.

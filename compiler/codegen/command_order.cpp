@@ -10,7 +10,7 @@ bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::S
 bool isBetweenStages(Operation *op) {
   auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
   return collective && llvm::any_of(collective.getAxes().getAsRange<StringAttr>(),
-                                    [](StringAttr axis) { return axis.getValue() == "pp"; });
+                                    [](StringAttr axis) { return dist::isPipelineAxis(axis.getValue()); });
 }
 int64_t streamFor(Operation *op, const dist::Mesh *mesh) {
   if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op); collective && mesh) {

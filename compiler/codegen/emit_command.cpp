@@ -327,24 +327,11 @@ private:
   }
 
   LogicalResult emit(plan::CollectiveCommandOp op) {
-    auto kind = llvm::StringSwitch<std::optional<plan::Collective::Op>>(op.getOp())
-                    .Case("all_reduce", plan::Collective::ALL_REDUCE)
-                    .Case("reduce_scatter", plan::Collective::REDUCE_SCATTER)
-                    .Case("all_gather", plan::Collective::ALL_GATHER)
-                    .Case("all_to_all", plan::Collective::ALL_TO_ALL)
-                    .Case("broadcast", plan::Collective::BROADCAST)
-                    .Case("shift", plan::Collective::SHIFT)
-                    .Default(std::nullopt);
-    auto reduce = llvm::StringSwitch<std::optional<plan::Collective::Reduce>>(op.getReduce())
-                      .Case("sum", plan::Collective::SUM)
-                      .Case("max", plan::Collective::MAX)
-                      .Case("min", plan::Collective::MIN)
-                      .Default(std::nullopt);
-    if (!kind || !reduce)
-      return op.emitOpError() << "is of the unknown kind '" << op.getOp() << "', '" << op.getReduce() << "'";
+    static_assert(int(dist::Collective::Shift) == plan::Collective::SHIFT &&
+                  int(dist::Reduction::Min) == plan::Collective::MIN);
     plan::Collective &collective = *add().mutable_collective();
-    collective.set_op(*kind);
-    collective.set_reduce(*reduce);
+    collective.set_op(static_cast<plan::Collective::Op>(op.getOp()));
+    collective.set_reduce(static_cast<plan::Collective::Reduce>(op.getReduce()));
     for (Attribute axis : op.getAxes()) collective.add_axes(cast<StringAttr>(axis).getValue().str());
     int64_t bytes = 0;
     for (Value x : op.getXs()) {

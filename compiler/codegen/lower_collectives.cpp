@@ -1,7 +1,7 @@
 // LowerCollectives: dist collectives become plan.collective with their position in the order of their group.
 //
-//   %y = dist.all_reduce %g {axes = ["dp"], reduce = "sum"}
-//   %y = plan.collective %g {op = "all_reduce", axes = ["dp"], reduce = "sum", dims = [-1], ..., sequence = 0}
+//   %y = dist.all_reduce %g {axes = ["dp"], reduce = #dist.reduction<sum>}
+//   %y = plan.collective %g {op = #dist.collective<all_reduce>, axes = ["dp"], dims = [-1], ..., sequence = 0}
 //
 //   dist.send %y {to = 1, tag = 3}   ->  plan.send %y {peer = the device with pp coordinate 1, tag = 3}
 //
@@ -17,28 +17,34 @@
 
 namespace cleave::codegen {
 using namespace mlir;
+using dist::Collective;
+using dist::Reduction;
 namespace {
 
 struct Description {
-  StringRef op;
-  StringRef reduce = "sum";
+  dist::Collective op;
+  dist::Reduction reduce;
   SmallVector<int64_t> dims, splitDims;
 };
 
 std::optional<Description> describe(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Description>>(op)
-      .Case([](dist::AllReduceOp op) { return Description{"all_reduce", op.getReduce(), {-1}, {-1}}; })
+      .Case([](dist::AllReduceOp op) { return Description{Collective::AllReduce, op.getReduce(), {-1}, {-1}}; })
       .Case([](dist::ReduceScatterOp op) {
-        return Description{"reduce_scatter", op.getReduce(), {int64_t(op.getDim())}, {-1}};
+        return Description{Collective::ReduceScatter, op.getReduce(), {int64_t(op.getDim())}, {-1}};
       })
-      .Case([](dist::AllGatherOp op) { return Description{"all_gather", "sum", {int64_t(op.getDim())}, {-1}}; })
+      .Case([](dist::AllGatherOp op) {
+        return Description{Collective::AllGather, Reduction::Sum, {int64_t(op.getDim())}, {-1}};
+      })
       .Case([](dist::AllToAllOp op) {
-        return Description{"all_to_all", "sum", {int64_t(op.getDim())}, {int64_t(op.getSplitDim())}};
+        return Description{Collective::AllToAll, Reduction::Sum, {int64_t(op.getDim())}, {int64_t(op.getSplitDim())}};
       })
-      .Case([](dist::BroadcastOp op) { return Description{"broadcast", "sum", {-1}, {-1}}; })
-      .Case([](dist::ShiftOp op) { return Description{"shift", "sum", {int64_t(op.getDistance())}, {-1}}; })
+      .Case([](dist::BroadcastOp op) { return Description{Collective::Broadcast, Reduction::Sum, {-1}, {-1}}; })
+      .Case([](dist::ShiftOp op) {
+        return Description{Collective::Shift, Reduction::Sum, {int64_t(op.getDistance())}, {-1}};
+      })
       .Case([](dist::BucketOp op) {
-        Description bucket{op.getOp(), op.getReduce().value_or("sum"), SmallVector<int64_t>(op.getDims()),
+        Description bucket{op.getOp(), op.getReduce().value_or(Reduction::Sum), SmallVector<int64_t>(op.getDims()),
                            SmallVector<int64_t>(op.getXs().size(), -1)};
         bucket.dims.resize(op.getXs().size(), -1);
         if (auto splits = op->getAttrOfType<DenseI64ArrayAttr>("split_dims"))
@@ -72,10 +78,9 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
         auto axes = op.getAttrOfType<ArrayAttr>("axes");
         auto why = op.getAttrOfType<StringAttr>("why");
         auto command = plan::CollectiveCommandOp::create(
-            builder, op.getLoc(), op.getResultTypes(), op.getOperands(), builder.getStringAttr(description->op), axes,
-            builder.getStringAttr(description->reduce), builder.getDenseI64ArrayAttr(description->dims),
-            builder.getDenseI64ArrayAttr(description->splitDims), why ? why : builder.getStringAttr(""),
-            builder.getI64IntegerAttr(positions[groupName(axes)]++));
+            builder, op.getLoc(), op.getResultTypes(), op.getOperands(), description->op, axes, description->reduce,
+            builder.getDenseI64ArrayAttr(description->dims), builder.getDenseI64ArrayAttr(description->splitDims),
+            why ? why : builder.getStringAttr(""), builder.getI64IntegerAttr(positions[groupName(axes)]++));
         if (auto order = dist::orderAttr.of(&op)) command.setSequence(*order);
         place::copy(&op, command);
         dist::tensorsAttr.copy(&op, command);
@@ -93,7 +98,7 @@ private:
     SmallVector<int64_t> strides;
     for (const dist::MeshAxis &axis : mesh.axes) {
       stride /= axis.size;
-      if (axis.name == "pp") {
+      if (dist::isPipelineAxis(axis.name)) {
         base = coordinate * stride;
         continue;
       }

@@ -385,7 +385,7 @@ private:
 
   // An all-reduce may work in its operand's buffer when nobody else reads that operand.
   void reduceInPlace(plan::CollectiveCommandOp collective) {
-    if (collective.getOp() != "all_reduce") return;
+    if (collective.getOp() != dist::Collective::AllReduce) return;
     for (auto [operand, reduced] : llvm::zip(collective.getXs(), collective.getYs())) {
       Storage *result = ownScratch(reduced);
       Storage *input = ownScratch(operand);

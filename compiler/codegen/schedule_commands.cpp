@@ -226,7 +226,8 @@ private:
         if (keepsPlace && place::hasPhase(&op, place::Phase::Forward)) lastForward = &op;
         continue;
       }
-      bool brings = llvm::is_contained({"all_gather", "shift", "all_to_all"}, collective.getOp());
+      bool brings = llvm::is_contained(
+          {dist::Collective::AllGather, dist::Collective::Shift, dist::Collective::AllToAll}, collective.getOp());
       if (!brings || isLazy(&op) || isUpdate(&op) || isBetweenStages(&op)) continue;
       if (compute != beforeThis) beforeLast = std::exchange(beforeThis, compute);
       Operation *after = beforeLast;

@@ -4,7 +4,7 @@
 // are joined in the same way.
 //
 //   %g1 = ...   %g2 = ...   all_reduce %g1   all_reduce %g2   update
-//   ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = "all_reduce", axes = ["dp"]}   update
+//   ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = #dist.collective<all_reduce>, axes = ["dp"]}   update
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/policy.h"
@@ -51,7 +51,7 @@ private:
 
   void consider(Operation *op) {
     if (!isa<dist::AllReduceOp, dist::ReduceScatterOp, dist::AllGatherOp>(op)) return;
-    if (contains(axesOf(op->getAttr("axes")), "pp")) return; // the members run different programs
+    if (hasPipelineAxis(axesOf(op->getAttr("axes")))) return; // the members run different programs
     Operation *maker = op->getOperand(0).getDefiningOp();
     if (maker && maker->getName().getDialectNamespace() == "dist") return; // waits for another collective
     Operation *first = nullptr;
@@ -121,9 +121,9 @@ private:
     if (auto reason = first->getAttrOfType<StringAttr>("why")) why = reason.str();
     why += " and " + std::to_string(bucket.members.size() - 1) + " more";
     auto joined = dist::BucketOp::create(
-        builder, builder.getFusedLoc(locations), results, operands,
-        builder.getStringAttr(first->getName().stripDialect()), first->getAttrOfType<ArrayAttr>("axes"),
-        first->getAttrOfType<StringAttr>("reduce"), builder.getDenseI64ArrayAttr(dims), builder.getStringAttr(why));
+        builder, builder.getFusedLoc(locations), results, operands, *collectiveNamed(first->getName().stripDialect()),
+        first->getAttrOfType<ArrayAttr>("axes"), first->getAttrOfType<ReductionAttr>("reduce"),
+        builder.getDenseI64ArrayAttr(dims), builder.getStringAttr(why));
     place::setPhase(joined, phaseOf(first));
     dist::tensorsAttr.set(joined, tensors);
     for (auto [member, result] : llvm::zip_equal(bucket.members, joined.getResults())) {

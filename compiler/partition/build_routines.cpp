@@ -116,7 +116,7 @@ private:
     if (table || schedule.empty()) return success();
     FailureOr<dist::Mesh> mesh = meshOf(getOperation());
     if (failed(mesh)) return failure();
-    auto made = planner::makeSchedule(schedule, static_cast<int>(mesh->axisSize("pp")), microbatches, {});
+    auto made = planner::makeSchedule(schedule, static_cast<int>(mesh->axisSize(dist::pipelineAxis)), microbatches, {});
     if (!made) return getOperation().emitError(made.status().message());
     table = std::move(*made);
     return success();

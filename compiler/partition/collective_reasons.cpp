@@ -28,7 +28,7 @@ Operation *firstUser(dist::ReshardOp op) {
 std::string joined(const Axes &axes) { return llvm::join(axes, ","); }
 
 bool isReduction(const ReshardStep &step) {
-  return step.kind == ReshardStep::AllReduce || step.kind == ReshardStep::ReduceScatter;
+  return step.kind == Collective::AllReduce || step.kind == Collective::ReduceScatter;
 }
 
 } // namespace
@@ -98,23 +98,24 @@ std::string CollectiveReasons::purpose(dist::ReshardOp op) const {
 std::string CollectiveReasons::reason(dist::ReshardOp op, const ReshardStep &step) const {
   std::string what = subject(op, step), over = joined(step.axes);
   bool owned = belongsTo.contains(op.getX());
-  if (step.kind == ReshardStep::AllReduce && purpose(op) == " for grad_norm") return "gradients' norm over " + over;
+  if (step.kind == Collective::AllReduce && purpose(op) == " for grad_norm") return "gradients' norm over " + over;
   std::string sum = step.reduction == Reduction::Sum ? "sums" : step.reduction == Reduction::Max ? "maxima" : "minima";
   std::string reduced = owned ? what + " summed over " + over : "partial " + sum + " of " + what + " over " + over;
   switch (step.kind) {
-  case ReshardStep::AllReduce:
+  case Collective::AllReduce:
     return reduced + purpose(op);
-  case ReshardStep::ReduceScatter:
+  case Collective::ReduceScatter:
     return reduced + ", each keeps its part" + purpose(op);
-  case ReshardStep::AllGather:
+  case Collective::AllGather:
     return what + " gathered over " + over + purpose(op);
-  case ReshardStep::AllToAll:
+  case Collective::AllToAll:
     return what + ": split by dimension " + std::to_string(step.splitDim) + " instead of " + std::to_string(step.dim) +
            " over " + over + purpose(op);
-  case ReshardStep::Slice:
+  case Collective::OwnPart:
     return "own part of " + what + " over " + over + purpose(op);
+  default:
+    return what;
   }
-  return what;
 }
 
 } // namespace cleave::partition

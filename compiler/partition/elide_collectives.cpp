@@ -112,8 +112,8 @@ private:
   }
 
   static bool addsUp(Operation *collective) {
-    if (auto reduce = dyn_cast<dist::AllReduceOp>(collective)) return reduce.getReduce() == "sum";
-    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(collective)) return scatter.getReduce() == "sum";
+    if (auto reduce = dyn_cast<dist::AllReduceOp>(collective)) return reduce.getReduce() == Reduction::Sum;
+    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(collective)) return scatter.getReduce() == Reduction::Sum;
     return isa<dist::AllToAllOp, dist::AllGatherOp>(collective);
   }
 

@@ -144,7 +144,7 @@ Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) 
   if (steps.empty()) return source->value;
   Version made{{}, wanted, phase};
   bool cutsOnly = llvm::all_of(reshard(mesh, layout(value), wanted),
-                               [](const ReshardStep &step) { return step.kind == ReshardStep::Slice; });
+                               [](const ReshardStep &step) { return step.kind == Collective::OwnPart; });
   if (cutsOnly ? isGenerated(value) : isFreeIn(value, wanted, phase)) made.value = regenerate(value, wanted, user);
   if (!made.value) {
     OpBuilder builder(user);

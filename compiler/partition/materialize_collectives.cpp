@@ -2,7 +2,8 @@
 // collectives (or cuts) that carry it out.
 //
 //   %y = dist.reshard %x from "[{},{}] partial(tp)" to "[{tp},{}]" : tensor<8x64xf32>
-//   ->  %y = dist.reduce_scatter %x {axes = ["tp"], dim = 0, reduce = "sum", why = ...} : 8x64 -> 4x64   (tp=2)
+//   ->  %y = dist.reduce_scatter %x {axes = ["tp"], dim = 0, reduce = #dist.reduction<sum>, why = ...} : 8x64 -> 4x64
+//   (tp=2)
 #include "compiler/partition/collective_reasons.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/local_attributes.h"
@@ -14,10 +15,6 @@ using namespace cleave::dist;
 
 namespace cleave::partition {
 namespace {
-
-StringRef reductionName(Reduction reduction) {
-  return reduction == Reduction::Sum ? "sum" : reduction == Reduction::Max ? "max" : "min";
-}
 
 struct Materialization {
   const Mesh &mesh;
@@ -139,30 +136,33 @@ private:
     auto type = cast<RankedTensorType>(x.getType());
     SmallVector<int64_t> shape(type.getShape());
     int64_t n = mesh.groupSize(step.axes);
-    if (step.kind == ReshardStep::Slice || step.kind == ReshardStep::ReduceScatter) shape[step.dim] /= n;
-    if (step.kind == ReshardStep::AllGather || step.kind == ReshardStep::AllToAll) shape[step.dim] *= n;
-    if (step.kind == ReshardStep::AllToAll) shape[step.splitDim] /= n;
+    if (step.kind == Collective::OwnPart || step.kind == Collective::ReduceScatter) shape[step.dim] /= n;
+    if (step.kind == Collective::AllGather || step.kind == Collective::AllToAll) shape[step.dim] *= n;
+    if (step.kind == Collective::AllToAll) shape[step.splitDim] /= n;
     Type result = type.clone(shape);
     ArrayAttr axes = axesAttribute(builder.getContext(), step.axes);
-    StringAttr reduce = builder.getStringAttr(reductionName(step.reduction)), reasonAttr = builder.getStringAttr(why);
+    auto reduce = ReductionAttr::get(builder.getContext(), step.reduction);
+    StringAttr reasonAttr = builder.getStringAttr(why);
     IntegerAttr dim = builder.getI64IntegerAttr(step.dim), splitDim = builder.getI64IntegerAttr(step.splitDim);
     Operation *op = nullptr;
     switch (step.kind) {
-    case ReshardStep::AllReduce:
+    case Collective::AllReduce:
       op = dist::AllReduceOp::create(builder, loc, result, x, axes, reduce, reasonAttr);
       break;
-    case ReshardStep::ReduceScatter:
+    case Collective::ReduceScatter:
       op = dist::ReduceScatterOp::create(builder, loc, result, x, axes, reduce, dim, reasonAttr);
       break;
-    case ReshardStep::AllGather:
+    case Collective::AllGather:
       op = dist::AllGatherOp::create(builder, loc, result, x, axes, dim, reasonAttr);
       break;
-    case ReshardStep::AllToAll:
+    case Collective::AllToAll:
       op = dist::AllToAllOp::create(builder, loc, result, x, axes, splitDim, dim, reasonAttr);
       break;
-    case ReshardStep::Slice:
+    case Collective::OwnPart:
       op = dist::OwnPartOp::create(builder, loc, result, x, axes, dim, reasonAttr);
       break;
+    default:
+      llvm_unreachable("no reshard broadcasts or shifts");
     }
     place::setPhase(op, phase);
     return op->getResult(0);

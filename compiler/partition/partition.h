@@ -6,7 +6,7 @@
 //
 // Before (dp=2, tp=2):  %y = onnx.Contract %x, %w : (tensor<8x64xf32>, tensor<64x256xf32>) -> tensor<8x256xf32>
 // After:                %p = onnx.Contract %x, %w : (tensor<4x32xf32>, tensor<32x256xf32>) -> tensor<4x256xf32>
-//                       %y = dist.all_reduce %p {axes = ["tp"], reduce = "sum", why = "..."}
+//                       %y = dist.all_reduce %p {axes = ["tp"], reduce = #dist.reduction<sum>, why = "..."}
 #pragma once
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/problem.h"

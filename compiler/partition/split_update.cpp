@@ -12,8 +12,10 @@ Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, Phas
     return value;
   };
   if (!own) own = mark(onnx::Formula(builder, loc).constant(cast<RankedTensorType>(type), 0));
-  auto sum = dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {"pp"}),
-                                       builder.getStringAttr("sum"), builder.getStringAttr("a number of all stages"));
+  auto sum =
+      dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {dist::pipelineAxis}),
+                                dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+                                builder.getStringAttr("a number of all stages"));
   dist::orderAttr.set(sum, order);
   return mark(sum.getY());
 }

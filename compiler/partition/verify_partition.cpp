@@ -51,7 +51,6 @@ private:
     if (auto receive = dyn_cast<dist::ReceiveOp>(op))
       return checkTransfer(op, receive.getFrom(), receive.getTag(), receive.getY().getType(), receives);
     if (op->getName().getDialectNamespace() != "dist") return success();
-    StringRef kind = op->getName().stripDialect();
     auto axes = op->getAttrOfType<ArrayAttr>("axes");
     Axes seen;
     for (const std::string &axis : axesOf(axes)) {
@@ -72,7 +71,9 @@ private:
       auto attribute = op->getAttrOfType<IntegerAttr>(name);
       return attribute ? attribute.getInt() : -1;
     };
-    return checkShape(op, kind, op->getOperand(0), op->getResult(0), number("dim"), number("split_dim"), n);
+    std::optional<Collective> kind = collectiveNamed(op->getName().stripDialect());
+    if (!kind) return op->emitOpError("is no collective");
+    return checkShape(op, *kind, op->getOperand(0), op->getResult(0), number("dim"), number("split_dim"), n);
   }
 
   // Sends and receives by from, to and tag.
@@ -81,8 +82,9 @@ private:
   LogicalResult checkTransfer(Operation *op, int64_t peer, int64_t tag, Type type, Transfers &transfers) {
     auto program = place::programAttr.of(op->getParentOp());
     if (!program) return op->emitOpError("stands in a function of no pipeline rank");
-    if (peer < 0 || peer >= mesh.axisSize("pp"))
-      return op->emitOpError("has the peer ") << peer << " of " << mesh.axisSize("pp") << " pipeline ranks";
+    if (peer < 0 || peer >= mesh.axisSize(dist::pipelineAxis))
+      return op->emitOpError("has the peer ")
+             << peer << " of " << mesh.axisSize(dist::pipelineAxis) << " pipeline ranks";
     int64_t own = *program;
     bool sending = isa<dist::SendOp>(op);
     if (place::aheadAttr.isOn(op->getParentOp())) return success(); // the same message of the next step
@@ -104,13 +106,13 @@ private:
                                         << homeOf(mesh, param).str() << ": " << global.clone(local);
   }
 
-  LogicalResult checkShape(Operation *op, StringRef kind, Value x, Value y, int64_t dim, int64_t splitDim, int64_t n) {
+  LogicalResult checkShape(Operation *op, Collective kind, Value x, Value y, int64_t dim, int64_t splitDim, int64_t n) {
     auto type = cast<RankedTensorType>(x.getType());
     SmallVector<int64_t> shape(type.getShape());
     int64_t rank = type.getRank();
-    bool needsDim = kind != "all_reduce" && kind != "broadcast" && kind != "shift";
+    const bool needsDim = !llvm::is_contained({Collective::AllReduce, Collective::Broadcast, Collective::Shift}, kind);
     if (needsDim && (dim < 0 || dim >= rank)) return op->emitOpError("has no dimension ") << dim;
-    if (kind == "all_to_all" && (splitDim < 0 || splitDim >= rank))
+    if (kind == Collective::AllToAll && (splitDim < 0 || splitDim >= rank))
       return op->emitOpError("has no dimension ") << splitDim << " to split";
     auto divide = [&](int64_t d) {
       bool even = shape[d] % n == 0;
@@ -118,9 +120,9 @@ private:
       return even;
     };
     bool even = true;
-    if (kind == "reduce_scatter" || kind == "own_part") even = divide(dim);
-    if (kind == "all_to_all") even = divide(splitDim);
-    if (kind == "all_gather" || kind == "all_to_all") shape[dim] *= n;
+    if (kind == Collective::ReduceScatter || kind == Collective::OwnPart) even = divide(dim);
+    if (kind == Collective::AllToAll) even = divide(splitDim);
+    if (kind == Collective::AllGather || kind == Collective::AllToAll) shape[dim] *= n;
     if (!even) return op->emitOpError("cuts a dimension that does not divide evenly by ") << n;
     if (y.getType() != type.clone(shape))
       return op->emitOpError("gives ") << y.getType() << " where " << type.clone(shape) << " comes out";

@@ -118,7 +118,7 @@ private:
       sums.collectives[keyOf(arguments.at("kind"), arguments.at("axes"), firstOf(arguments.value("why", "")))] +=
           seconds;
     else if (arguments.value("direction", "") == "send")
-      sums.collectives[keyOf("send", {"pp"}, firstOf(arguments.value("why", "")))] += seconds;
+      sums.collectives[keyOf("send", {dist::pipelineAxis}, firstOf(arguments.value("why", "")))] += seconds;
     else if (!arguments.contains("direction") && event.at("tid") == 0) // a receive only waits
       sums.layers[parts.of(event.at("name"))] += seconds;
   }

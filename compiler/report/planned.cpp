@@ -85,16 +85,12 @@ double secondsAlone(const planner::Cluster &cluster, const planner::GroupShape &
     return planner::collectiveSeconds(cluster, kind, group, all);
   };
   switch (collective.op()) {
-  case plan::Collective::ALL_REDUCE:
-    return like(planner::Collective::AllReduce, bytes);
-  case plan::Collective::REDUCE_SCATTER:
-    return like(planner::Collective::ReduceScatter, bytes);
-  case plan::Collective::ALL_TO_ALL:
-    return like(planner::Collective::AllToAll, bytes);
   case plan::Collective::SHIFT: // one message to a neighbour: what each of the n - 1 turns of a gather does
     return n > 1 ? like(planner::Collective::AllGather, bytes * n) / (n - 1) : 0;
-  default:
+  case plan::Collective::BROADCAST:
     return like(planner::Collective::AllGather, bytes);
+  default:
+    return like(static_cast<planner::Collective>(collective.op()), bytes);
   }
 }
 
@@ -151,8 +147,8 @@ private:
           if (peer == device) continue; // its next stage has it already
           const planner::Tier tier = planner::tierBetween(cluster, device, peer);
           // A message buffer takes it: compute goes on.
-          add("send", {"pp"}, transfer.why(), {bytes, planner::sendSeconds(cluster, tier, bytes), double(times), true},
-              {{transfer.tensor(), 1, 1}});
+          add("send", {dist::pipelineAxis}, transfer.why(),
+              {bytes, planner::sendSeconds(cluster, tier, bytes), double(times), true}, {{transfer.tensor(), 1, 1}});
         }
       }
     }

@@ -73,7 +73,8 @@ void addMemory(ChromeTrace &trace, const Report &report) {
 // Those that go in a part of the step, with their bytes in it: of a pass the mean of all stages.
 std::vector<std::pair<const planner::CollectiveTotal *, double>> collectivesIn(const Report &report,
                                                                                CollectivesOf part) {
-  const double passes = double(report.microbatches) * double(report.stages.size()) / double(report.mesh.axisSize("pp"));
+  const double passes =
+      double(report.microbatches) * double(report.stages.size()) / double(report.mesh.axisSize(dist::pipelineAxis));
   std::vector<std::pair<const planner::CollectiveTotal *, double>> found;
   for (const planner::CollectiveTotal &one : report.collectives) {
     if (one.op == "send") continue;
@@ -103,7 +104,7 @@ std::string collectiveNames(const Report &report, CollectivesOf part) {
 
 std::optional<PredictedTimeline> predictedTimeline(const Report &report) {
   if (report.stages.empty()) return std::nullopt;
-  const int64_t ranks = report.mesh.axisSize("pp");
+  const int64_t ranks = report.mesh.axisSize(dist::pipelineAxis);
   std::vector<planner::StageTimes> times;
   for (const Stage &stage : report.stages) times.push_back(stage.pass);
   auto schedule = planner::makeSchedule(ranks > 1 ? report.schedule : "1f1b", int(ranks), report.microbatches,

@@ -184,7 +184,7 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
     flags.*choice = theirs.*choice;
     if (choice == &planner::SplitFlags::schedule) flags.balance = theirs.balance, flags.splitAt = theirs.splitAt;
     // A mesh with pipeline stages needs a schedule and one without has none.
-    bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
+    bool isStaged = right.mesh.axisSize(dist::pipelineAxis) > 1, wasStaged = left.mesh.axisSize(dist::pipelineAxis) > 1;
     if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;
     if (choice == &planner::SplitFlags::schedule && isStaged != wasStaged) return;
     // Told otherwise than it is asked for.

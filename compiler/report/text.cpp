@@ -170,7 +170,7 @@ private:
 
   // Below each collective the tensors that it moves.
   void addCollectives() {
-    const char *mean = report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "";
+    const char *mean = report.mesh.axisSize(dist::pipelineAxis) > 1 ? ", the mean of the pipeline's ranks" : "";
     constexpr size_t shown = 16, named = 4; // the largest; JSON has all
     if (!report.collectives.empty()) {
       title(fmt::format("collectives of a step on one device ({}{})",

@@ -1,6 +1,22 @@
 #include "dialects/dist/Dist.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+// A keyword that `named` knows.
+template <typename Kind>
+static llvm::FailureOr<Kind> parseNamed(mlir::AsmParser &parser, std::optional<Kind> (*named)(std::string_view)) {
+  llvm::StringRef word;
+  const llvm::SMLoc at = parser.getCurrentLocation();
+  if (mlir::failed(parser.parseKeyword(&word))) return mlir::failure();
+  if (std::optional<Kind> kind = named(std::string_view(word))) return *kind;
+  return parser.emitError(at, "unknown name '") << word << "'", mlir::failure();
+}
+llvm::FailureOr<cleave::dist::Collective> mlir::FieldParser<cleave::dist::Collective>::parse(mlir::AsmParser &parser) {
+  return parseNamed(parser, cleave::dist::collectiveNamed);
+}
+llvm::FailureOr<cleave::dist::Reduction> mlir::FieldParser<cleave::dist::Reduction>::parse(mlir::AsmParser &parser) {
+  return parseNamed(parser, cleave::dist::reductionNamed);
+}
+
 #include "dialects/dist/DistDialect.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/dist/DistAttrs.cpp.inc"
@@ -30,7 +46,7 @@ llvm::LogicalResult ShardingAttr::verify(llvm::function_ref<mlir::InFlightDiagno
 
 void AllReduceOp::getEffects(
     llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>> &effects) {
-  if (llvm::is_contained(getAxes().getAsValueRange<mlir::StringAttr>(), "pp"))
+  if (llvm::any_of(getAxes().getAsValueRange<mlir::StringAttr>(), isPipelineAxis))
     effects.emplace_back(mlir::MemoryEffects::Write::get());
 }
 

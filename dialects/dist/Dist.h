@@ -14,6 +14,20 @@
 #include "runtime/base/sharding/factor_rule.h"
 #include "runtime/base/sharding/sharding.h"
 
+namespace cleave::dist {
+inline llvm::raw_ostream &operator<<(llvm::raw_ostream &out, Collective kind) { return out << name(kind); }
+inline llvm::raw_ostream &operator<<(llvm::raw_ostream &out, Reduction reduction) { return out << name(reduction); }
+} // namespace cleave::dist
+
+namespace mlir {
+template <> struct FieldParser<cleave::dist::Collective> {
+  static FailureOr<cleave::dist::Collective> parse(AsmParser &parser);
+};
+template <> struct FieldParser<cleave::dist::Reduction> {
+  static FailureOr<cleave::dist::Reduction> parse(AsmParser &parser);
+};
+} // namespace mlir
+
 #include "dialects/dist/DistDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/dist/DistAttrs.h.inc"

@@ -1,71 +1,6 @@
 #ifndef CLEAVE_DIST_OPS_TD
 #define CLEAVE_DIST_OPS_TD
-include "mlir/IR/OpBase.td"
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/BuiltinAttributes.td"
-include "mlir/Interfaces/InferTypeOpInterface.td"
-include "mlir/Interfaces/SideEffectInterfaces.td"
-
-def Dist_Dialect : Dialect {
-  let name = "dist";
-  let cppNamespace = "::cleave::dist";
-  let summary = "meshes, shardings, resharding, collectives, stages and transfers";
-  let useDefaultAttributePrinterParser = 1;
-  let hasOperationAttrVerify = 1;
-  let hasRegionArgAttrVerify = 1;
-}
-
-def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
-  let mnemonic = "sharding";
-  let summary = "a layout in the notation of algebra/sharding.h, e.g. #dist.sharding<\"[{dp},{}] partial(tp)\">";
-  let parameters = (ins StringRefParameter<"layout">:$layout);
-  let assemblyFormat = "`<` $layout `>`";
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    ::cleave::dist::Sharding getSharding() const;
-    static ShardingAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Sharding &sharding);
-  }];
-}
-
-def Dist_MeshAttr : AttrDef<Dist_Dialect, "Mesh"> {
-  let mnemonic = "mesh";
-  let summary = "the mesh that a module is split over, e.g. #dist.mesh<\"dp=2,tp=4\">";
-  let parameters = (ins StringRefParameter<"text">:$text);
-  let assemblyFormat = "`<` $text `>`";
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    ::cleave::dist::Mesh getMesh() const;
-    static MeshAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Mesh &mesh);
-  }];
-}
-
-def Dist_AxesAttr : AttrDef<Dist_Dialect, "Axes"> {
-  let mnemonic = "axes";
-  let summary = "axes of the mesh, major first, e.g. #dist.axes<[dp, tp]>";
-  let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$names);
-  let hasCustomAssemblyFormat = 1;
-  let extraClassDeclaration = [{
-    ::cleave::dist::Axes getAxes() const;
-    static AxesAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Axes &axes);
-  }];
-}
-
-def Dist_FactorsAttr : AttrDef<Dist_Dialect, "Factors"> {
-  let mnemonic = "factors";
-  let summary = "the axes that split each factor of an operation's rule";
-  let description = [{
-    `partial`: axes over which an operand is a partial sum that passes through the operation.
-
-        #dist.factors<[dp], [], [tp]>      #dist.factors<[dp], [] partial [tp]>
-  }];
-  let parameters = (ins ArrayRefParameter<"::cleave::dist::AxesAttr">:$axes, "::cleave::dist::AxesAttr":$partial);
-  let hasCustomAssemblyFormat = 1;
-  let extraClassDeclaration = [{
-    ::cleave::dist::FactorSharding getFactors() const;
-    static FactorsAttr get(::mlir::MLIRContext *context, const ::cleave::dist::FactorSharding &factors,
-                           const ::cleave::dist::Axes &partial = {});
-  }];
-}
+include "dialects/dist/DistAttrs.td"
 
 // Before materialization: "from here on this value lies as `sharding`". Global type.
 def Dist_ReshardOp : Op<Dist_Dialect, "reshard", [Pure, SameOperandsAndResultType]> {
@@ -84,11 +19,11 @@ class Dist_Collective<string mnemonic, list<Trait> traits = [Pure]> : Op<Dist_Di
 def Dist_AllReduceOp
     : Dist_Collective<"all_reduce", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "combine the group's values (reduce: sum, max, min); every device gets the result";
-  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduce, OptionalAttr<StrAttr>:$why);
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, Dist_ReductionAttr:$reduce, OptionalAttr<StrAttr>:$why);
 }
 def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
   let summary = "combine the group's values; device i of the group keeps part i along `dim`";
-  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduce, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, Dist_ReductionAttr:$reduce, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
 }
 def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
   let summary = "the group's values side by side along `dim`";
@@ -110,10 +45,10 @@ def Dist_ShiftOp : Dist_Collective<"shift"> {
   let summary = "device i of the group gets the value of device (i - distance) mod n: one message to a neighbour";
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$distance, OptionalAttr<StrAttr>:$why);
 }
-// A bucket: the same collective on several tensors at once. `op` is the mnemonic; dims/split_dims one an operand.
+// A bucket: the same collective on several tensors at once. dims/split_dims one an operand.
 def Dist_BucketOp : Op<Dist_Dialect, "bucket", [Pure]> {
   let summary = "several collectives of one kind and group, executed as one";
-  let arguments = (ins Variadic<AnyRankedTensor>:$xs, StrAttr:$op, StrArrayAttr:$axes, OptionalAttr<StrAttr>:$reduce,
+  let arguments = (ins Variadic<AnyRankedTensor>:$xs, Dist_CollectiveAttr:$op, StrArrayAttr:$axes, OptionalAttr<Dist_ReductionAttr>:$reduce,
                    DenseI64ArrayAttr:$dims, OptionalAttr<StrAttr>:$why);
   let results = (outs Variadic<AnyRankedTensor>:$ys);
   let assemblyFormat = "$xs attr-dict `:` functional-type($xs, $ys)";

@@ -3,6 +3,7 @@
 //
 //   %y = plan.launch @k0(%x, %b) {...} : (tensor<1024x2048xf32>, tensor<2048xf32>) -> tensor<1024x2048xf32>
 #pragma once
+#include "dialects/dist/Dist.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"

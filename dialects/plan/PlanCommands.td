@@ -125,10 +125,10 @@ def ViewOp : Plan_Command<"view"> {
 def CollectiveCommandOp : Plan_Command<"collective"> {
   let summary = "one collective on one or several tensors; see plan.proto";
   let description = [{
-    `op`: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast. `dims` and `split_dims`: one an operand (-1
-    where they mean nothing). `sequence`: position in the order of the group, from 0.
+    `dims` and `split_dims`: one an operand (-1 where they mean nothing). `sequence`: position in the order of the group,
+    from 0.
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$xs, StrAttr:$op, StrArrayAttr:$axes, StrAttr:$reduce,
+  let arguments = (ins Variadic<AnyRankedTensor>:$xs, Dist_CollectiveAttr:$op, StrArrayAttr:$axes, Dist_ReductionAttr:$reduce,
                    DenseI64ArrayAttr:$dims, DenseI64ArrayAttr:$split_dims, StrAttr:$why, I64Attr:$sequence);
   let results = (outs Variadic<AnyRankedTensor>:$ys);
 }

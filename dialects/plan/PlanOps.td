@@ -1,5 +1,6 @@
 #ifndef CLEAVE_PLAN_OPS_TD
 #define CLEAVE_PLAN_OPS_TD
+include "dialects/dist/DistAttrs.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributes.td"

@@ -39,7 +39,7 @@ std::vector<int> lanesOf(const plan::Program &program) {
 
 int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes) {
   auto isOf = [&](const std::string &name) { return std::find(axes.begin(), axes.end(), name) != axes.end(); };
-  if (isOf("pp")) return communicationLane;
+  if (dist::hasPipelineAxis(axes)) return communicationLane;
   for (int i = 0; i < numLanes - firstAxisLane && i < static_cast<int>(mesh.axes.size()); ++i)
     if (isOf(mesh.axes[static_cast<size_t>(i)].name)) return firstAxisLane + i;
   return communicationLane;
@@ -54,7 +54,7 @@ std::string laneName(int lane, const plan::Mesh &mesh) {
 }
 
 int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device) {
-  return plan.programs_size() < 2 ? 0 : static_cast<int>(mesh.indexAlong(device, {"pp"}));
+  return plan.programs_size() < 2 ? 0 : static_cast<int>(mesh.indexAlong(device, {dist::pipelineAxis}));
 }
 
 std::optional<int64_t> offsetIn(const plan::Parameter &parameter, int program) {

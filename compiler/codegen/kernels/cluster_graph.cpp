@@ -61,8 +61,8 @@ bool keepsInnermost(onnx::TransposeOp op) {
 // A collective whose members are stages of a pipeline.
 bool isBetweenStages(Operation *op) {
   auto reduce = dyn_cast<dist::AllReduceOp>(op);
-  return reduce &&
-         llvm::any_of(reduce.getAxes().getAsRange<StringAttr>(), [](StringAttr axis) { return axis == "pp"; });
+  return reduce && llvm::any_of(reduce.getAxes().getAsRange<StringAttr>(),
+                                [](StringAttr axis) { return dist::isPipelineAxis(axis.getValue()); });
 }
 
 // Is `ops` one that only looks at other elements, so that it costs nothing inside and little outside?

@@ -344,7 +344,7 @@ public:
     std::vector<MovedTensor> tensors;
     tensors.reserve(moved.size());
     for (const auto &[flow, tensor] : moved) tensors.push_back(tensor);
-    sums.add("send", {"pp"}, why, share, tensors);
+    sums.add("send", {dist::pipelineAxis}, why, share, tensors);
   }
 
 private:
@@ -382,7 +382,7 @@ Breakdown breakdown(const DecidedModel &decided) {
   }
   const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
-    sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
+    sums.add("send", {dist::pipelineAxis}, "gradients of what several stages have are summed up",
              {tied.bytes, tied.seconds, 1, false},
              {{nameOf(decided, decided.model.variables[size_t(tied.variable)].index), 1, tied.bytes}});
   // The next stage of the same rank has its inputs on the device already.

@@ -13,7 +13,7 @@ const ScheduleProfile *profileOf(const Setting &setting) {
 
 Setting settingOf(const Problem &problem, const Decision &decision) {
   Setting setting;
-  setting.pp = decision.mesh.axisSize("pp");
+  setting.pp = decision.mesh.axisSize(dist::pipelineAxis);
   setting.schedule = decision.schedule;
   setting.microbatches = decision.microbatches;
   if (const ScheduleProfile *profile = profileOf(setting)) setting.weightVersions = profile->weightVersions;

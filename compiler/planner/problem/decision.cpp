@@ -113,7 +113,7 @@ namespace {
 
 // Stages exist, and values only pass from a stage to itself or a later one.
 Status verifyStages(const Problem &problem, const Decision &decision) {
-  int64_t ranks = decision.mesh.axisSize("pp");
+  int64_t ranks = decision.mesh.axisSize(dist::pipelineAxis);
   if (decision.stages < 1 || decision.stages % ranks != 0)
     return inputError(fmt::format("{} stages do not lie evenly on the {} ranks of axis pp", decision.stages, ranks));
   std::vector<int> producers = problem.producers();

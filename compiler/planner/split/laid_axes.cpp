@@ -110,12 +110,12 @@ private:
     for (const dist::ReshardStep &step : dist::reshard(mesh, from, to)) {
       double now = bytes, n = double(mesh.groupSize(step.axes));
       bytes = dist::bytesAfter(mesh, step, bytes);
-      if (!areLaid(step.axes) || step.kind == dist::ReshardStep::Slice) continue;
+      if (!areLaid(step.axes) || step.kind == Collective::OwnPart) continue;
       const AxisSet over = setOfNames(step.axes);
       const GroupShape group = model.setting.group(*model.cluster, over);
-      bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
+      bool again = step.kind == Collective::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
-      Exchange exchange{.collective = collectiveOf(step.kind),
+      Exchange exchange{.collective = step.kind,
                         .axes = over,
                         .group = group,
                         .bytes = now,
@@ -123,25 +123,12 @@ private:
                         .backward = part * (backward + (again ? 1 : 0)),
                         .why = why,
                         .tensors = {int(t), -1, -1, -1}};
-      if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
+      if (step.kind == Collective::AllGather || step.kind == Collective::AllToAll) exchange.bytes *= n;
       made.exchanges.push_back(exchange);
       if (tensor.kind != TensorKind::Activation) continue;
       const double inHand = toOperation ? bytes : now;
       made.values += exchange.forward > 0 ? inHand : 0;
       made.gradients += exchange.backward > 0 ? inHand : 0;
-    }
-  }
-
-  static Collective collectiveOf(dist::ReshardStep::Kind kind) {
-    switch (kind) {
-    case dist::ReshardStep::ReduceScatter:
-      return Collective::ReduceScatter;
-    case dist::ReshardStep::AllGather:
-      return Collective::AllGather;
-    case dist::ReshardStep::AllToAll:
-      return Collective::AllToAll;
-    default:
-      return Collective::AllReduce;
     }
   }
 

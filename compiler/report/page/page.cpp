@@ -290,7 +290,7 @@ std::string renderHtml(const Report &report, const Measured *measured) {
   page.section(
       "collectives", "Collectives",
       table(fmt::format("Of a step on one device ({}{})", report.collectivesArePlanned ? "as planned" : "predicted",
-                        report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : ""),
+                        report.mesh.axisSize(dist::pipelineAxis) > 1 ? ", the mean of the pipeline's ranks" : ""),
             collectiveAndTensorRows(report)) +
           (report.commands.empty() ? "" : table("Commands of a step on one device (as planned)", commandRows(report))));
   page.section(

@@ -3,6 +3,8 @@
 
 namespace cleave::dist {
 
+bool hasPipelineAxis(const Axes &axes) { return std::ranges::any_of(axes, isPipelineAxis); }
+
 int64_t Mesh::numDevices() const {
   int64_t count = 1;
   for (const MeshAxis &axis : axes) count *= axis.size;

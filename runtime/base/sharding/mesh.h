@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cleave::dist {
@@ -18,6 +19,11 @@ struct MeshAxis {
 
 // Axis names, major first. Empty: not split.
 using Axes = std::vector<std::string>;
+
+// Between its ranks programs differ; all other axes split tensors.
+inline constexpr const char *pipelineAxis = "pp";
+inline bool isPipelineAxis(std::string_view axis) { return axis == pipelineAxis; }
+bool hasPipelineAxis(const Axes &axes);
 
 struct Mesh {
   std::vector<MeshAxis> axes;

@@ -72,7 +72,7 @@ struct Resharding {
     Axes axes = wantedNext(dim, [&](const std::string &axis) { return !used(axis); });
     if (axes.empty()) return false;
     append(dim, axes);
-    add({ReshardStep::Slice, axes, static_cast<int64_t>(dim)});
+    add({Collective::OwnPart, axes, static_cast<int64_t>(dim)});
     return true;
   }
   bool reduceScatter(size_t dim) {
@@ -80,7 +80,7 @@ struct Resharding {
     if (axes.empty()) return false;
     for (const std::string &axis : axes) remove(now.partial, axis);
     append(dim, axes);
-    add({ReshardStep::ReduceScatter, axes, static_cast<int64_t>(dim), -1, now.reduction});
+    add({Collective::ReduceScatter, axes, static_cast<int64_t>(dim), -1, now.reduction});
     return true;
   }
   // Moves the minor axes of another dimension here.
@@ -94,7 +94,7 @@ struct Resharding {
         Axes axes(next.begin(), next.begin() + count);
         now.dims[other].resize(source.size() - count);
         append(dim, axes);
-        add({ReshardStep::AllToAll, axes, static_cast<int64_t>(other), static_cast<int64_t>(dim)});
+        add({Collective::AllToAll, axes, static_cast<int64_t>(other), static_cast<int64_t>(dim)});
         return true;
       }
     }
@@ -106,7 +106,7 @@ struct Resharding {
       if (!contains(to.partial, axis)) axes.push_back(axis);
     if (axes.empty()) return false;
     for (const std::string &axis : axes) remove(now.partial, axis);
-    add({ReshardStep::AllReduce, axes, -1, -1, now.reduction});
+    add({Collective::AllReduce, axes, -1, -1, now.reduction});
     return true;
   }
   bool allGather(size_t dim) {
@@ -117,7 +117,7 @@ struct Resharding {
     while (common < current.size() && common < wanted.size() && current[common] == wanted[common]) ++common;
     Axes axes(current.begin() + common, current.end());
     current.resize(common);
-    add({ReshardStep::AllGather, axes, static_cast<int64_t>(dim)});
+    add({Collective::AllGather, axes, static_cast<int64_t>(dim)});
     return true;
   }
 
@@ -246,32 +246,29 @@ std::vector<ReshardStep> reshard(const Mesh &mesh, const Sharding &from, const S
 double trafficBytes(const Mesh &mesh, const ReshardStep &step, double localBytes) {
   double n = static_cast<double>(mesh.groupSize(step.axes));
   switch (step.kind) {
-  case ReshardStep::AllReduce:
+  case Collective::AllReduce:
     return 2 * (n - 1) / n * localBytes;
-  case ReshardStep::ReduceScatter:
-  case ReshardStep::AllToAll:
+  case Collective::ReduceScatter:
+  case Collective::AllToAll:
     return (n - 1) / n * localBytes;
-  case ReshardStep::AllGather:
+  case Collective::AllGather:
     return (n - 1) * localBytes;
-  case ReshardStep::Slice:
+  default: // no reshard broadcasts or shifts
     return 0;
   }
-  return 0;
 }
 
 double bytesAfter(const Mesh &mesh, const ReshardStep &step, double localBytes) {
   double n = static_cast<double>(mesh.groupSize(step.axes));
   switch (step.kind) {
-  case ReshardStep::AllGather:
+  case Collective::AllGather:
     return localBytes * n;
-  case ReshardStep::ReduceScatter:
-  case ReshardStep::Slice:
+  case Collective::ReduceScatter:
+  case Collective::OwnPart:
     return localBytes / n;
-  case ReshardStep::AllReduce:
-  case ReshardStep::AllToAll:
+  default:
     return localBytes;
   }
-  return localBytes;
 }
 
 } // namespace cleave::dist

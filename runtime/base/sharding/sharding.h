@@ -4,11 +4,10 @@
 //   [{dp},{},{tp}]             every device holds 4x16x32
 //   [{dp},{},{}] partial(tp)   every device holds 4x16x64; the tensor is the sum over tp
 #pragma once
+#include "runtime/base/sharding/collective.h"
 #include "runtime/base/sharding/mesh.h"
 
 namespace cleave::dist {
-
-enum class Reduction : uint8_t { Sum, Max, Min };
 
 struct Sharding {
   std::vector<Axes> dims; // one entry a dimension, axes major first
@@ -29,11 +28,11 @@ struct Sharding {
 bool localShape(const Mesh &mesh, const Sharding &sharding, const std::vector<int64_t> &global,
                 std::vector<int64_t> &local, std::string &error);
 
-// One collective (or local cut) of a reshard.
+// One collective of a reshard.
 struct ReshardStep {
-  enum Kind { AllReduce, ReduceScatter, AllGather, AllToAll, Slice } kind; // Slice: keep the own part, no traffic
+  Collective kind;
   Axes axes;
-  int64_t dim = -1;      // dimension that is scattered, gathered, sliced; AllToAll: joined
+  int64_t dim = -1;      // dimension that is scattered, gathered, kept a part of; AllToAll: joined
   int64_t splitDim = -1; // AllToAll: the dimension that is cut
   Reduction reduction = Reduction::Sum;
   bool operator==(const ReshardStep &) const = default;
@@ -46,7 +45,7 @@ std::vector<ReshardStep> reshard(const Mesh &mesh, const Sharding &from, const S
 
 // Bytes that one device sends for a step on a tensor whose local size before the step is `localBytes` (ring and
 // pairwise algorithms; n is the group size): all-reduce 2(n-1)/n B, reduce-scatter (n-1)/n B, all-gather (n-1) B,
-// all-to-all (n-1)/n B, slice 0.
+// all-to-all (n-1)/n B, own part 0.
 double trafficBytes(const Mesh &mesh, const ReshardStep &step, double localBytes);
 // Local size after the step.
 double bytesAfter(const Mesh &mesh, const ReshardStep &step, double localBytes);

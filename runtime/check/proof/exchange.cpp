@@ -22,7 +22,7 @@ bool Machine::collective(Rank &rank, const plan::Collective &collective) {
     for (const plan::Buffer &buffer : collective.inputs()) tensors.push_back(tensor(rank, buffer));
     return tensors;
   };
-  const bool isOfStages = ranks.size() > 1 && std::count(collective.axes().begin(), collective.axes().end(), "pp");
+  const bool isOfStages = ranks.size() > 1 && std::ranges::any_of(collective.axes(), dist::isPipelineAxis);
   std::map<int, std::vector<Tensor>> from;
   if (!isOfStages) {
     from[rank.number] = inputs();
@@ -148,7 +148,7 @@ bool Machine::transfer(Rank &rank, const plan::Transfer &transfer) {
   int64_t stride = 1, ofStages = 0;
   for (size_t a = mesh.axes.size(); a-- > 0; stride *= mesh.axes[a].size) {
     self = store.add(self, store.scale(coordinate(rank, mesh.axes[a].name), stride));
-    if (mesh.axes[a].name == "pp") ofStages = stride;
+    if (dist::isPipelineAxis(mesh.axes[a].name)) ofStages = stride;
   }
   const Index apart = store.subtract(affine(rank, transfer.peer()), self);
   if (!store.isConstant(apart) || ofStages == 0 || store.node(apart).constant % ofStages != 0)

@@ -94,14 +94,15 @@ Term Machine::hostScalar(Store &store, const plan::HostScalar &scalar, int64_t m
                          const std::vector<Index> &at) {
   const plan::HostScalar::Kind kind = scalar.kind();
   std::string name = plan::HostScalar::Kind_Name(kind);
-  if (kind == plan::HostScalar::ONE_MINUS_POWER) name += fmt::format(" of {:a} since {}", scalar.base(), scalar.since());
+  if (kind == plan::HostScalar::ONE_MINUS_POWER)
+    name += fmt::format(" of {:a} since {}", scalar.base(), scalar.since());
   return kind == plan::HostScalar::STEP ? input(store, name, microbatch, at) : store.leaf(name, {});
 }
 
 Index Machine::coordinate(const Rank &rank, const std::string &axis) {
   for (size_t a = 0; a < mesh.axes.size(); ++a) {
     if (mesh.axes[a].name != axis) continue;
-    if (axis == "pp" && ranks.size() > 1) return store.constant(rank.number);
+    if (dist::isPipelineAxis(axis) && ranks.size() > 1) return store.constant(rank.number);
     return store.of(store.variable(Variable::Coordinate, static_cast<int64_t>(a), mesh.axes[a].size));
   }
   throw Unproved{fmt::format("the mesh has no axis '{}'", axis)};
@@ -291,8 +292,7 @@ void Machine::fillInputs(Rank &rank, const plan::Fragment &fragment, const plan:
   for (const plan::HostScalar &scalar : rank.program->host_scalars()) {
     if (!runtime::isSetBefore(scalar, static_cast<size_t>(rank.action))) continue;
     store_(rank, scalar.buffer(),
-           hostScalar(store, scalar, action.microbatch(),
-                      operations.dimensions(listOf(scalar.buffer().shape()))));
+           hostScalar(store, scalar, action.microbatch(), operations.dimensions(listOf(scalar.buffer().shape()))));
   }
   for (const plan::InputBinding &input_ : fragment.inputs()) {
     const std::vector<int64_t> local = listOf(input_.buffer().shape());

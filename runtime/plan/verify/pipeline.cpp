@@ -74,9 +74,9 @@ template <typename Visit> Status forEachTransfer(const plan::Program &program, V
 // Then devices with equal coordinates along pp do the same at the same time, each among those with its own other
 // coordinates: one of them stands for all.
 int64_t columnStride(const plan::Plan &plan, const dist::Mesh &mesh) {
-  int64_t column = mesh.numDevices(), ranks = mesh.axisSize("pp");
+  int64_t column = mesh.numDevices(), ranks = mesh.axisSize(dist::pipelineAxis);
   size_t pp = 0;
-  while (pp < mesh.axes.size() && (column /= mesh.axes[pp].size, mesh.axes[pp].name != "pp")) ++pp;
+  while (pp < mesh.axes.size() && (column /= mesh.axes[pp].size, !dist::isPipelineAxis(mesh.axes[pp].name))) ++pp;
   if (plan.programs_size() < 2 || pp == mesh.axes.size()) return 0;
   auto isRank = [&](int64_t device) { return device % column == 0 && device >= 0 && device < ranks * column; };
   for (const plan::Program &program : plan.programs()) {
@@ -191,7 +191,7 @@ Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh) {
     for (int64_t &device : devices) device *= column;
   auto together = [&](int64_t device, const plan::Collective &collective) {
     if (!column) return mesh.group(device, axesOf(collective.axes()));
-    bool across = std::find(collective.axes().begin(), collective.axes().end(), "pp") != collective.axes().end();
+    bool across = std::ranges::any_of(collective.axes(), dist::isPipelineAxis);
     return across ? devices : std::vector<int64_t>{device};
   };
   for (const std::vector<std::string> &chain : routineChains(plan)) {

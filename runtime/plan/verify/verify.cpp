@@ -289,10 +289,10 @@ Status verifyPlan(const plan::Plan &plan) {
   if (plan.threads_per_device() < 0 || plan.threads_per_device() > mostThreads)
     return inputError(fmt::format("the plan wants {} threads a device", plan.threads_per_device()));
   int programs = plan.programs_size();
-  if (programs < 1 || (programs > 1 && programs != mesh->axisSize("pp")))
+  if (programs < 1 || (programs > 1 && programs != mesh->axisSize(dist::pipelineAxis)))
     return inputError(fmt::format("the plan has {} programs, and the mesh axis pp has size {}: one program, or one for "
                                   "each coordinate along pp, is needed",
-                                  programs, mesh->axisSize("pp")));
+                                  programs, mesh->axisSize(dist::pipelineAxis)));
   for (int number = 0; number < programs; ++number)
     CLEAVE_RETURN_IF_ERROR(
         programs == 1 ? verifyProgram(plan, number, *mesh)

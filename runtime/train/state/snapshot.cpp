@@ -76,7 +76,7 @@ bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t
   for (const plan::DimSharding &dim : parameter.dims()) split.insert(dim.axes().begin(), dim.axes().end());
   std::vector<int64_t> coordinate = mesh.coordinate(device);
   for (size_t i = 0; i < mesh.axes.size(); ++i) {
-    int64_t first = mesh.axes[i].name == "pp" ? firstHolder(parameter) : 0;
+    int64_t first = dist::isPipelineAxis(mesh.axes[i].name) ? firstHolder(parameter) : 0;
     if (coordinate[i] != first && !split.count(mesh.axes[i].name)) return false;
   }
   return true;
@@ -198,8 +198,9 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
                                       snapshot.path(), parameter.name().substr(masterName("").size())));
       if (auto of = manifest.tensors.find(averagedBy(parameter.name()));
           of != manifest.tensors.end() && of->second.dtype != parameter.dtype())
-        return inputError(fmt::format("{}: keeps '{}' in {}: averages of weights in 16 bits cannot begin in a resumed run",
-                                      snapshot.path(), of->first, name(of->second.dtype)));
+        return inputError(
+            fmt::format("{}: keeps '{}' in {}: averages of weights in 16 bits cannot begin in a resumed run",
+                        snapshot.path(), of->first, name(of->second.dtype)));
       continue;
     }
     if (found == manifest.tensors.end())
@@ -208,9 +209,10 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
                       "`cleave run --resume --recipe` goes on with another recipe",
                       snapshot.path(), parameter.name()));
     if (found->second.since != parameter.since())
-      return inputError(fmt::format("{}: '{}' began after {} steps, in the plan after {}: `cleave run --resume --recipe` "
-                                    "goes on with another recipe",
-                                    snapshot.path(), parameter.name(), found->second.since, parameter.since()));
+      return inputError(
+          fmt::format("{}: '{}' began after {} steps, in the plan after {}: `cleave run --resume --recipe` "
+                      "goes on with another recipe",
+                      snapshot.path(), parameter.name(), found->second.since, parameter.since()));
     const std::vector<int64_t> &shape = found->second.shape;
     const bool isAlike = std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end());
     if (found->second.dtype != parameter.dtype() || !isAlike)
@@ -223,9 +225,10 @@ Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan) {
   for (const plan::Parameter &parameter : plan.parameters()) held.insert(parameter.name());
   for (const auto &[name, tensor] : manifest.tensors)
     if (tensor.role != plan::Parameter::OPTIMIZER_STATE && !held.contains(name))
-      return inputError(fmt::format("{}: the plan has '{}' as a constant, with the value that the model's file has, and "
-                                    "the snapshot another; `cleave run --resume --recipe` goes on with another recipe",
-                                    snapshot.path(), name));
+      return inputError(
+          fmt::format("{}: the plan has '{}' as a constant, with the value that the model's file has, and "
+                      "the snapshot another; `cleave run --resume --recipe` goes on with another recipe",
+                      snapshot.path(), name));
   return Status::ok();
 }
 

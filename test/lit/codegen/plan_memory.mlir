@@ -51,7 +51,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2">} {
     %old = onnx.read @sum : tensor<64xf32>
     %g = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     %n = plan.launch @k(%old, %g) {plan.record = 1 : i64, extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0, 1, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-    %r = plan.collective %n {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %n {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = #dist.collective<all_reduce>, axes = ["dp"], reduce = #dist.reduction<sum>, dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
     %y = plan.launch @k(%r, %x) {plan.wait = array<i64: 2>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     %zeros = plan.fill dense<0.0> : tensor<64xf32> : tensor<64xf32>
     plan.store %zeros, @sum : tensor<64xf32>
@@ -115,7 +115,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2">} {
   // CHECK: plan.launch
   func.func @overlap(%x: tensor<64xf32>) -> tensor<64xf32> {
     %g = plan.launch @k(%x, %x) {plan.record = 1 : i64, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-    %r = plan.collective %g {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %g {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = #dist.collective<all_reduce>, axes = ["dp"], reduce = #dist.reduction<sum>, dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
     %a = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     %b = plan.launch @k(%a, %r) {plan.wait = array<i64: 2>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     return %b : tensor<64xf32>

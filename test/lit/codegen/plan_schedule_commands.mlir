@@ -38,11 +38,11 @@ func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
   %fill = plan.fill dense<1.0> : tensor<64xf32> : tensor<64xf32>
   %y = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = forward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %gv = plan.launch @k(%y, %y) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %rv = dist.all_reduce %gv {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
+  %rv = dist.all_reduce %gv {axes = ["dp"], reduce = #dist.reduction<sum>, place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
   %uv = plan.launch @k(%v, %rv) {name = "update v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uv, @v : tensor<64xf32>
   %gw = plan.launch @k(%gv, %w) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = backward>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %rw = dist.all_reduce %gw {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
+  %rw = dist.all_reduce %gw {axes = ["dp"], reduce = #dist.reduction<sum>, place.at = #place.at<phase = backward>} : (tensor<64xf32>) -> tensor<64xf32>
   %uw = plan.launch @k(%fill, %rw) {name = "update w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], place.at = #place.at<phase = update>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uw, @w : tensor<64xf32>
   return %y : tensor<64xf32>

@@ -22,10 +22,10 @@ func.func @step(%x: tensor<64xf32>) -> tensor<64xf32> {
   %s = onnx.read @s : tensor<64xf32>
   %g = dist.all_gather %s {axes = ["dp"], dim = 0 : i64} : (tensor<64xf32>) -> tensor<128xf32>
   %p = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %t = dist.all_reduce %p {axes = ["tp"], reduce = "sum"} : (tensor<64xf32>) -> tensor<64xf32>
+  %t = dist.all_reduce %p {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<64xf32>) -> tensor<64xf32>
   %w = plan.launch @wide(%t, %g) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<128xf32>) -> tensor<64xf32>
-  %b = dist.all_reduce %w {axes = ["tp", "dp"], reduce = "sum"} : (tensor<64xf32>) -> tensor<64xf32>
-  %n = dist.all_reduce %b {axes = ["dp", "pp"], reduce = "max"} : (tensor<64xf32>) -> tensor<64xf32>
+  %b = dist.all_reduce %w {axes = ["tp", "dp"], reduce = #dist.reduction<sum>} : (tensor<64xf32>) -> tensor<64xf32>
+  %n = dist.all_reduce %b {axes = ["dp", "pp"], reduce = #dist.reduction<max>} : (tensor<64xf32>) -> tensor<64xf32>
   return %n : tensor<64xf32>
 }
 }

@@ -30,7 +30,7 @@ module attributes {plan.arena_bytes = array<i64: 1024>} {
   func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
     %a = plan.launch @k(%x, %x) {plan.record = 1 : i64, plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     // expected-error @+1 {{reads a value whose bytes 256 to 512 hold a result of 'plan.launch' at position 3 by then}}
-    %r = plan.collective %a {plan.offsets = array<i64: 512>, plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %a {plan.offsets = array<i64: 512>, plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = #dist.collective<all_reduce>, axes = ["dp"], reduce = #dist.reduction<sum>, dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
     %b = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     %c = plan.launch @k(%b, %r) {plan.wait = array<i64: 2>, plan.offsets = array<i64: 768>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     return %c : tensor<64xf32>
@@ -171,7 +171,7 @@ module attributes {plan.arena_bytes = array<i64: 1024>} {
 module attributes {plan.arena_bytes = array<i64: 1024>} {
   func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
     // expected-error @+1 {{is number 0 of its group, but says 3}}
-    %r = plan.collective %x {plan.offsets = array<i64: 512>, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 3 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %x {plan.offsets = array<i64: 512>, op = #dist.collective<all_reduce>, axes = ["dp"], reduce = #dist.reduction<sum>, dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 3 : i64} : (tensor<64xf32>) -> tensor<64xf32>
     return %r : tensor<64xf32>
   }
 }

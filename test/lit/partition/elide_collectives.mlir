@@ -6,7 +6,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2,one=1">} {
   func.func @undone(%x: tensor<4xf32>) -> tensor<4xf32> {
     %0 = dist.all_gather %x {axes = ["tp"], dim = 0 : i64} : (tensor<4xf32>) -> tensor<8xf32>
     %1 = dist.own_part %0 {axes = ["tp"], dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
-    %2 = dist.all_reduce %1 {axes = ["one"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = dist.all_reduce %1 {axes = ["one"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     return %2 : tensor<4xf32>
   }
   // CHECK-LABEL: func.func @repeated
@@ -46,8 +46,8 @@ module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2,one=1">} {
   // CHECK-NEXT:    dist.all_reduce %arg0 {axes = ["dp", "tp"]
   // CHECK-NEXT:    return
   func.func @joined(%x: tensor<4xf32>) -> tensor<4xf32> {
-    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
-    %1 = dist.all_reduce %0 {axes = ["dp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = dist.all_reduce %0 {axes = ["dp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     return %1 : tensor<4xf32>
   }
   // Both readers take the same part of a chain on what was gathered: nothing is gathered, nothing computed whole.
@@ -107,8 +107,8 @@ module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2,one=1">} {
   // CHECK-NEXT:    %[[SUM:.*]] = dist.all_reduce %[[TWO]]
   // CHECK-NEXT:    return %[[SUM]]
   func.func @partial_terms(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
-    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
-    %1 = dist.all_reduce %y {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = dist.all_reduce %y {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     %2 = onnx.Add %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     return %2 : tensor<4xf32>
   }
@@ -117,14 +117,14 @@ module attributes {dist.mesh = #dist.mesh<"dp=2,tp=2,one=1">} {
   // CHECK-COUNT-6: dist.all_reduce
   // CHECK-NOT:     dist.all_reduce
   func.func @other_terms(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
-    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "max"} : (tensor<4xf32>) -> tensor<4xf32>
-    %1 = dist.all_reduce %y {axes = ["tp"], reduce = "max"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<max>} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = dist.all_reduce %y {axes = ["tp"], reduce = #dist.reduction<max>} : (tensor<4xf32>) -> tensor<4xf32>
     %2 = onnx.Add %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-    %3 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
-    %4 = dist.all_reduce %y {axes = ["dp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %3 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
+    %4 = dist.all_reduce %y {axes = ["dp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     %5 = onnx.Add %3, %4 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-    %6 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
-    %7 = dist.all_reduce %y {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %6 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
+    %7 = dist.all_reduce %y {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     %8 = onnx.Add %6, %7 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     return %2, %5, %8, %7 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
   }

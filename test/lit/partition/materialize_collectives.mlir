@@ -11,7 +11,7 @@ module attributes {dist.mesh = #dist.mesh<"tp=4">, dist.zero_axes = #dist.axes<[
     %t = onnx.read @table : tensor<16x8xf32>
     // CHECK: %[[P:.*]] = onnx.Gather %[[T]], %{{.*}} {axis = 0 : i64, global_rows = 16 : i64, shard_axes = ["tp"]} : (tensor<4x8xf32>, tensor<6xi64>) -> tensor<6x8xf32>
     %e = onnx.Gather %t, %ids {axis = 0 : i64, dist.factors = #dist.factors<[tp], [], []>} : (tensor<16x8xf32>, tensor<6xi64>) -> tensor<6x8xf32>
-    // CHECK: %[[E:.*]] = dist.reduce_scatter %[[P]] {axes = ["tp"], dim = 1 : i64, {{.*}}reduce = "sum", why = "partial sums of a Gather over tp, each keeps its part"} : (tensor<6x8xf32>) -> tensor<6x2xf32>
+    // CHECK: %[[E:.*]] = dist.reduce_scatter %[[P]] {axes = ["tp"], dim = 1 : i64, {{.*}}reduce = #dist.reduction<sum>, why = "partial sums of a Gather over tp, each keeps its part"} : (tensor<6x8xf32>) -> tensor<6x2xf32>
     // CHECK: %[[I:.*]] = onnx.Iota {{.*}}dim = 1 : i64, {{.*}}shard_axes = ["tp"], type = tensor<6x2xf32>} : () -> tensor<6x2xf32>
     %i = onnx.Iota {type = tensor<6x8xf32>, dim = 1 : i64} : () -> tensor<6x8xf32>
     // CHECK: onnx.Add %[[E]], %[[I]]

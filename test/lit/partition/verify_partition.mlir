@@ -3,7 +3,7 @@
 // CHECK: no axis of mesh dp=2
 module attributes {dist.mesh = #dist.mesh<"dp=2">} {
   func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> {
-    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     return %0 : tensor<4xf32>
   }
 }
@@ -44,7 +44,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2">} {
 // CHECK: names axis 'dp' twice
 module attributes {dist.mesh = #dist.mesh<"dp=2">} {
   func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> {
-    %0 = dist.all_reduce %x {axes = ["dp", "dp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = ["dp", "dp"], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     return %0 : tensor<4xf32>
   }
 }
@@ -52,7 +52,7 @@ module attributes {dist.mesh = #dist.mesh<"dp=2">} {
 // CHECK: has no axes
 module attributes {dist.mesh = #dist.mesh<"dp=2">} {
   func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> {
-    %0 = dist.all_reduce %x {axes = [], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %0 = dist.all_reduce %x {axes = [], reduce = #dist.reduction<sum>} : (tensor<4xf32>) -> tensor<4xf32>
     return %0 : tensor<4xf32>
   }
 }

@@ -34,16 +34,16 @@ func.func @final(%x: tensor<4x8xf32> {onnx.name = "x", dist.layout = #dist.shard
   %y = onnx.Contract %r, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = forward>} : (tensor<4x16xf32>, tensor<16x4xf32>) -> tensor<4x4xf32>
   %yy = onnx.Mul %y, %y {place.at = #place.at<phase = forward>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %l = onnx.ReduceSum %yy {axes = array<i64: 0, 1>, place.at = #place.at<phase = forward>} : (tensor<4x4xf32>) -> tensor<f32>
-  %loss = dist.all_reduce %l {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = forward>} : (tensor<f32>) -> tensor<f32>
+  %loss = dist.all_reduce %l {axes = ["dp"], reduce = #dist.reduction<sum>, place.at = #place.at<phase = forward>} : (tensor<f32>) -> tensor<f32>
   %dy = onnx.Add %y, %y {place.at = #place.at<phase = backward>} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %dw2 = onnx.Contract %r, %dy {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward>} : (tensor<4x16xf32>, tensor<4x4xf32>) -> tensor<16x4xf32>
-  %g2 = dist.all_reduce %dw2 {axes = ["dp"], reduce = "sum", place.at = #place.at<phase = backward>} : (tensor<16x4xf32>) -> tensor<16x4xf32>
+  %g2 = dist.all_reduce %dw2 {axes = ["dp"], reduce = #dist.reduction<sum>, place.at = #place.at<phase = backward>} : (tensor<16x4xf32>) -> tensor<16x4xf32>
   %dr = onnx.Contract %dy, %w2 {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 2>, place.at = #place.at<phase = backward>} : (tensor<4x4xf32>, tensor<16x4xf32>) -> tensor<4x16xf32>
   %zero = onnx.Constant dense<0.0> : tensor<4x16xf32>
   %on = onnx.Greater %h, %zero {place.at = #place.at<phase = backward>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xi1>
   %dh = onnx.Where %on, %dr, %zero {place.at = #place.at<phase = backward>} : (tensor<4x16xi1>, tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
   %dw1 = onnx.Contract %x, %dh {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
-  %g1 = dist.reduce_scatter %dw1 {axes = ["dp"], reduce = "sum", dim = 0 : i64, place.at = #place.at<phase = backward>} : (tensor<8x16xf32>) -> tensor<4x16xf32>
+  %g1 = dist.reduce_scatter %dw1 {axes = ["dp"], reduce = #dist.reduction<sum>, dim = 0 : i64, place.at = #place.at<phase = backward>} : (tensor<8x16xf32>) -> tensor<4x16xf32>
   %half = onnx.Constant dense<0.5> : tensor<4x16xf32>
   %m1h = onnx.Mul %m1, %half {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
   %m1n = onnx.Add %m1h, %g1 {place.at = #place.at<phase = update>} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>

@@ -149,9 +149,9 @@ HostTensor SimulatedDevices::parameter(const std::string &name) const {
     for (int64_t device = 0; device < mesh.numDevices(); ++device) {
       std::vector<const HostTensor *> group;
       for (int64_t member : mesh.group(device, step.axes)) group.push_back(&now[member]);
-      if (step.kind == ReshardStep::AllReduce)
+      if (step.kind == Collective::AllReduce)
         next.push_back(combined(group, step.reduction));
-      else if (step.kind == ReshardStep::AllGather)
+      else if (step.kind == Collective::AllGather)
         next.push_back(joined(group, step.dim));
       else
         ADD_FAILURE() << "a home layout is put together by sums and gathers only";
@@ -194,7 +194,7 @@ std::vector<HostTensor> SimulatedDevices::run(StringRef name, const std::vector<
       }
     } else if (auto bucket = dyn_cast<dist::BucketOp>(op)) {
       for (auto [x, y, dim] : llvm::zip_equal(bucket.getXs(), bucket.getYs(), bucket.getDims())) {
-        Devices devices = collective(&op, bucket.getOp(), values.at(x), dim);
+        Devices devices = collective(&op, dist::name(bucket.getOp()), values.at(x), dim);
         values[y] = std::move(devices);
       }
     } else {

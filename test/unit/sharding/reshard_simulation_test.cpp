@@ -64,19 +64,19 @@ std::vector<Block> run(const Mesh &mesh, const ReshardStep &step, const std::vec
     for (int64_t member : mesh.group(device, step.axes)) group.push_back(now[member]);
     int64_t index = mesh.indexAlong(device, step.axes), n = mesh.groupSize(step.axes);
     switch (step.kind) {
-    case ReshardStep::AllReduce:
+    case Collective::AllReduce:
       next[device] = combined(group, step.reduction);
       break;
-    case ReshardStep::ReduceScatter:
+    case Collective::ReduceScatter:
       next[device] = part(combined(group, step.reduction), step.dim, index, n);
       break;
-    case ReshardStep::AllGather:
+    case Collective::AllGather:
       next[device] = joined(group, step.dim);
       break;
-    case ReshardStep::Slice:
+    case Collective::OwnPart:
       next[device] = part(now[device], step.dim, index, n);
       break;
-    case ReshardStep::AllToAll: {
+    case Collective::AllToAll: {
       std::vector<Block> arriving;
       for (const Block &block : group) arriving.push_back(part(block, step.splitDim, index, n));
       next[device] = joined(arriving, step.dim);
