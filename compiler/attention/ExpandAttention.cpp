@@ -1,14 +1,15 @@
-// ExpandAttention: Attention and AttentionGrad as core ops on the blocks of a sequence (attention.h has the formulas).
+// ExpandAttention: Attention and AttentionGrad become core ops on the blocks of a sequence: ring attention. A turn is
+// one step of the ring (attention.h has the formulas).
 //
 //   %out, %max, %sum = onnx.Attention %q, %k, %v {blocks = 2}
 //   ->  turn 0: block p of the queries meets block p of the keys;  %k1 = onnx.Roll %k0 {dim = 0, distance = 1}
 //       turn 1: block p of the queries meets block p - 1 of the keys
 //
-// Causal attention over a sequence in head-tail order (BalanceSequence): block p is the chunks p and 2n - 1 - p. After
-// turn 0 half of every pair of blocks is hidden, and which half depends on the device alone:
+// Causal attention has the sequence in head-tail order (BalanceSequence; "zigzag" elsewhere): block p is the chunks p
+// and 2n - 1 - p. After turn 0 the mask hides half of every pair of blocks, and only the device decides which half:
 //
-//   tail of the queries x head of the keys                                     always seen
-//   keys from an earlier device (p' < p): head x head    from a later one: tail x tail     seen; the rest is hidden
+//   tail of the queries x head of the keys                                     always visible
+//   keys from an earlier device (p' < p): head x head    from a later one: tail x tail     visible; the rest is hidden
 #include "compiler/attention/attention.h"
 #include "compiler/attention/block_attention.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -27,87 +28,89 @@ class Ring {
 public:
   template <typename Op>
   Ring(OpBuilder &builder, Location loc, Op op, bool headTail)
-      : one(builder, loc, op), f(one.f), builder(builder), count(one.count),
+      : attention(builder, loc, op), f(attention.f), builder(builder), count(attention.count),
         headTail(headTail && op.getCausal() && count > 1) {
-    for (auto [value, where] : llvm::zip_equal(one.xs, one.dims)) now.push_back(one.blocks.split(value, where));
+    for (auto [value, where] : llvm::zip_equal(attention.xs, attention.dims))
+      current.push_back(attention.blocks.split(value, where));
   }
 
   LogicalResult forward(onnx::AttentionOp op) {
-    Rows rows = one.attend(argumentsAt(0), 0, count);
+    Rows rows = attention.attend(argumentsAt(0), 0, count);
     if (!rows.out) return op.emitOpError("cannot be cut into blocks");
-    SmallVector<Rows> halves;
+    SmallVector<Rows> halves; // head and tail of every block of queries
     if (headTail)
       for (int64_t half : {0, 1}) halves.push_back(halfOf(rows, half));
     for (int64_t turn = 1; turn < count; ++turn) {
       advance();
       if (!headTail) {
-        rows = one.merge(rows, one.attend(argumentsAt(turn), turn, count));
+        rows = attention.merge(rows, attention.attend(argumentsAt(turn), turn, count));
         continue;
       }
-      halves[1] = one.merge(halves[1], one.attend(seenAlways(), turn, 2 * count));
-      Rows other = one.attend(seenByPlace(turn), turn, 2 * count);
-      for (int64_t half : {0, 1}) halves[half] = one.merge(halves[half], onlyIn(half, other, turn));
+      halves[1] = attention.merge(halves[1], attention.attend(alwaysVisible(), turn, 2 * count));
+      Rows other = attention.attend(visibleByDevice(turn), turn, 2 * count);
+      for (int64_t half : {0, 1}) halves[half] = attention.merge(halves[half], rowsToMerge(half, other, turn));
     }
     if (headTail)
       rows = {joined(halves[0].max, halves[1].max, rowDim()), joined(halves[0].sum, halves[1].sum, rowDim()),
               joined(halves[0].out, halves[1].out, outDim())};
-    Value out = f.div(rows.out, one.alongOut(one.divisor(rows.sum), rows.out));
-    op.getOut().replaceAllUsesWith(one.blocks.join(out, tensorType(op.getOut()), {one.outQuery, -1}));
-    op.getMax().replaceAllUsesWith(one.blocks.join(rows.max, tensorType(op.getMax()), one.rowDims()));
-    op.getSum().replaceAllUsesWith(one.blocks.join(rows.sum, tensorType(op.getSum()), one.rowDims()));
+    Value out = f.div(rows.out, attention.alongOut(attention.divisor(rows.sum), rows.out));
+    op.getOut().replaceAllUsesWith(attention.blocks.join(out, tensorType(op.getOut()), {attention.outQuery, -1}));
+    op.getMax().replaceAllUsesWith(attention.blocks.join(rows.max, tensorType(op.getMax()), attention.rowDims()));
+    op.getSum().replaceAllUsesWith(attention.blocks.join(rows.sum, tensorType(op.getSum()), attention.rowDims()));
     op.erase();
     return success();
   }
 
   LogicalResult backward(onnx::AttentionGradOp op) {
-    ValueRange kept = ValueRange(op.getXs()).drop_front(one.xs.size());
-    SequenceDims outDims{one.outQuery, -1};
-    RowGradients rows{one.blocks.split(kept[1], one.rowDims()), one.divisor(one.blocks.split(kept[2], one.rowDims())),
-                      Value(), one.blocks.split(kept[3], outDims)};
-    rows.delta = one.rowProducts(rows.out, one.blocks.split(kept[0], outDims));
+    ValueRange saved = ValueRange(op.getXs()).drop_front(attention.xs.size());
+    SequenceDims outDims{attention.outQuery, -1};
+    RowGradients rows{attention.blocks.split(saved[1], attention.rowDims()),
+                      attention.divisor(attention.blocks.split(saved[2], attention.rowDims())), Value(),
+                      attention.blocks.split(saved[3], outDims)};
+    rows.delta = attention.rowProducts(rows.out, attention.blocks.split(saved[0], outDims));
     wanted.assign(op.getWanted().begin(), op.getWanted().end());
     totals.assign(wanted.size(), Value());
     if (failed(wholeTurn(rows, 0))) return op.emitOpError("cannot be cut into blocks");
-    // A block of keys needs no transfer for the part that it gets from its own device.
-    SmallVector<Value> home(totals.size());
-    for (auto [own, total, number] : llvm::zip_equal(home, totals, wanted))
-      if (travels(one.dims[number])) own = std::exchange(total, Value());
+    // The gradient that a device adds to its own keys does not travel round the ring.
+    SmallVector<Value> localGrads(totals.size());
+    for (auto [own, total, number] : llvm::zip_equal(localGrads, totals, wanted))
+      if (travels(attention.dims[number])) own = std::exchange(total, Value());
     for (int64_t turn = 1; turn < count; ++turn) {
       advance();
       if (failed(headTail ? halfTurn(rows, turn) : wholeTurn(rows, turn)))
         return op.emitOpError("cannot be cut into blocks");
     }
-    for (auto [own, total, number, result] : llvm::zip_equal(home, totals, wanted, op.getGrads())) {
-      SequenceDims where = one.dims[number];
-      if (total && travels(where)) total = one.blocks.turn(total);
+    for (auto [own, total, number, result] : llvm::zip_equal(localGrads, totals, wanted, op.getGrads())) {
+      SequenceDims where = attention.dims[number];
+      if (total && travels(where)) total = attention.blocks.turn(total);
       if (own) add(total, own);
       if (!total) return op.emitOpError("has an operand that its result does not depend on");
-      result.replaceAllUsesWith(one.blocks.join(total, tensorType(result), where));
+      result.replaceAllUsesWith(attention.blocks.join(total, tensorType(result), where));
     }
     op.erase();
     return success();
   }
 
 private:
-  // Blocks of keys and values move on to the next device, and what is known of their gradients with them.
+  // Blocks of keys and values move on to the next device, and the sums of their gradients with them.
   void advance() {
-    for (auto [value, where] : llvm::zip_equal(now, one.dims))
-      if (travels(where)) value = one.blocks.turn(value);
+    for (auto [value, where] : llvm::zip_equal(current, attention.dims))
+      if (travels(where)) value = attention.blocks.turn(value);
     for (auto [total, number] : llvm::zip_equal(totals, wanted))
-      if (total && travels(one.dims[number])) total = one.blocks.turn(total);
+      if (total && travels(attention.dims[number])) total = attention.blocks.turn(total);
   }
   SmallVector<Value> argumentsAt(int64_t turn) {
     SmallVector<Value> arguments;
-    for (auto [value, where] : llvm::zip_equal(now, one.dims))
-      arguments.push_back(where.both() ? one.blocks.pick(value, turn) : value);
+    for (auto [value, where] : llvm::zip_equal(current, attention.dims))
+      arguments.push_back(where.both() ? attention.blocks.pick(value, turn) : value);
     return arguments;
   }
 
   LogicalResult wholeTurn(const RowGradients &rows, int64_t turn) {
-    auto gradients = one.gradients(argumentsAt(turn), wanted, rows, turn, count);
+    auto gradients = attention.gradients(argumentsAt(turn), wanted, rows, turn, count);
     if (failed(gradients)) return failure();
     for (auto [total, number, term] : llvm::zip_equal(totals, wanted, *gradients))
-      if (term) add(total, one.dims[number].both() ? one.blocks.put(term, turn) : term);
+      if (term) add(total, attention.dims[number].both() ? attention.blocks.put(term, turn) : term);
     return success();
   }
 
@@ -116,20 +119,21 @@ private:
       return RowGradients{pick(rows.max, rowDim()), pick(rows.sum, rowDim()), pick(rows.delta, rowDim()),
                           pick(rows.out, outDim())};
     };
-    auto always = one.gradients(seenAlways(), wanted, part([&](Value v, int64_t dim) { return half(v, dim, 1); }), turn,
-                                2 * count);
-    auto other = one.gradients(seenByPlace(turn), wanted,
-                               part([&](Value v, int64_t dim) { return byPlace(v, dim, turn); }), turn, 2 * count);
+    auto always = attention.gradients(alwaysVisible(), wanted,
+                                      part([&](Value v, int64_t dim) { return half(v, dim, 1); }), turn, 2 * count);
+    auto other =
+        attention.gradients(visibleByDevice(turn), wanted,
+                            part([&](Value v, int64_t dim) { return halfByDevice(v, dim, turn); }), turn, 2 * count);
     if (failed(always) || failed(other)) return failure();
     for (auto [total, number, a, b] : llvm::zip_equal(totals, wanted, *always, *other)) {
       if (!a || !b) continue;
-      SequenceDims where = one.dims[number];
+      SequenceDims where = attention.dims[number];
       int64_t dim = 1 + (travels(where) ? where.key : where.query);
       if (dim == 0) { // neither queries nor keys
         add(total, f.add(a, b));
         continue;
       }
-      Value head = only(0, b, turn), tail = only(1, b, turn);
+      Value head = whereTaken(0, b, turn), tail = whereTaken(1, b, turn);
       (travels(where) ? head : tail) = f.add(a, travels(where) ? head : tail);
       add(total, joined(head, tail, dim));
     }
@@ -138,8 +142,8 @@ private:
 
   void add(Value &total, Value term) { total = total ? f.add(total, term) : term; }
 
-  int64_t rowDim() const { return one.rowDims().query + 1; }
-  int64_t outDim() const { return one.outQuery + 1; }
+  int64_t rowDim() const { return attention.rowDims().query + 1; }
+  int64_t outDim() const { return attention.outQuery + 1; }
 
   // Head (0) or tail (1) of a block.
   Value half(Value value, int64_t dim, int64_t which) {
@@ -154,49 +158,53 @@ private:
   }
   Value joined(Value head, Value tail, int64_t dim) { return f.make<onnx::ConcatOp>(ValueRange{head, tail}, dim); }
 
-  // Do the keys of this turn come from an earlier device?
+  // Do the keys of this turn come from an earlier device? By block.
   Value fromEarlier(Value like, int64_t turn) {
     auto type = RankedTensorType::get({count}, builder.getI64Type());
     Value place = f.make<onnx::IotaOp>(TypeAttr::get(type), builder.getI64IntegerAttr(0), ArrayAttr());
     Value earlier = f.make<onnx::GreaterOrEqualOp>(place, f.constant(type, static_cast<double>(turn)));
     return f.make<onnx::BroadcastOp>(earlier, tensorType(like).getShape(), ArrayRef<int64_t>{0});
   }
-  Value byPlace(Value value, int64_t dim, int64_t turn) {
+  // The head where the keys come from an earlier device, else the tail.
+  Value halfByDevice(Value value, int64_t dim, int64_t turn) {
     Value head = half(value, dim, 0);
     return f.where(fromEarlier(head, turn), head, half(value, dim, 1));
   }
-  // The half that `byPlace` took, elsewhere `nothing`.
-  Value only(int64_t which, Value value, int64_t turn, double nothing = 0) {
-    Value none = f.like(value, nothing), earlier = fromEarlier(value, turn);
+  // `value`, computed of what `halfByDevice` took, where that was the half `which`; elsewhere `neutral`.
+  Value whereTaken(int64_t which, Value value, int64_t turn, double neutral = 0) {
+    Value none = f.like(value, neutral), earlier = fromEarlier(value, turn);
     return which == 0 ? f.where(earlier, value, none) : f.where(earlier, none, value);
   }
-  Rows onlyIn(int64_t which, const Rows &rows, int64_t turn) {
-    return {only(which, rows.max, turn, -std::numeric_limits<float>::max()), only(which, rows.sum, turn),
-            only(which, rows.out, turn)};
+  // The rows to merge into the half `which`: those that leave it as it is where another half was taken.
+  Rows rowsToMerge(int64_t which, const Rows &rows, int64_t turn) {
+    return {whereTaken(which, rows.max, turn, -std::numeric_limits<float>::max()), whereTaken(which, rows.sum, turn),
+            whereTaken(which, rows.out, turn)};
   }
-  SmallVector<Value> seenAlways() {
+  // Tails of the queries, heads of the keys.
+  SmallVector<Value> alwaysVisible() {
     SmallVector<Value> arguments;
-    for (auto [value, where] : llvm::zip_equal(now, one.dims))
+    for (auto [value, where] : llvm::zip_equal(current, attention.dims))
       arguments.push_back(where.query >= 0 ? half(value, where.query + 1, 1)
                           : where.key >= 0 ? half(value, where.key + 1, 0)
                                            : value);
     return arguments;
   }
-  SmallVector<Value> seenByPlace(int64_t turn) {
+  // Heads of both where the keys come from an earlier device, else tails of both.
+  SmallVector<Value> visibleByDevice(int64_t turn) {
     SmallVector<Value> arguments;
-    for (auto [value, where] : llvm::zip_equal(now, one.dims)) {
+    for (auto [value, where] : llvm::zip_equal(current, attention.dims)) {
       int64_t dim = std::max(where.query, where.key);
-      arguments.push_back(dim < 0 ? value : byPlace(value, dim + 1, turn));
+      arguments.push_back(dim < 0 ? value : halfByDevice(value, dim + 1, turn));
     }
     return arguments;
   }
 
-  BlockAttention one;
+  BlockAttention attention;
   Formula &f;
   OpBuilder &builder;
   int64_t count;
   bool headTail;
-  SmallVector<Value> now, totals;
+  SmallVector<Value> current, totals;
   SmallVector<int64_t> wanted;
 };
 

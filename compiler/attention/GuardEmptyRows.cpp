@@ -1,10 +1,11 @@
-// GuardEmptyRows: a softmax whose empty rows are guarded afterwards is guarded before, so that its gradient is, too.
+// GuardEmptyRows: a softmax row without any key divides 0 by 0, and exporters replace the NaN afterwards, which leaves
+// its gradient NaN. This pass changes the maximum and the sum of such a row, so that its gradient is 0 as well.
 //
 //   m = ReduceMax x;  e = Exp(x - Broadcast m);  s = ReduceSum e;  p = e / Broadcast s;  p' = Where(IsNaN p, 0, p)
-//   ->  empty = (m <= lowest / 2);  m = Where(empty, 0, m), s = Where(empty, 1, s) where they are read
+//   ->  empty = (m <= lowest / 2);  readers of m read Where(empty, 0, m), readers of s read Where(empty, 1, s)
 //
-// Exporters mask with the type's lowest number as well as with -inf: PyTorch 2.15 writes scaled_dot_product_attention
-// so, and guards what PyTorch itself masks with -inf.
+// A row is empty when its maximum is -inf or near the type's lowest number: PyTorch 2.15 exports
+// scaled_dot_product_attention with a mask of the lowest number where PyTorch itself masks with -inf.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/formula.h"
@@ -15,9 +16,9 @@ using namespace mlir;
 namespace cleave::attention {
 namespace {
 
-// Lets readers of `value` read `other` instead, but for the operations that made it.
-void replaceReaders(Value value, Value other, ArrayRef<Operation *> makers) {
-  value.replaceUsesWithIf(other, [&](OpOperand &use) { return !llvm::is_contained(makers, use.getOwner()); });
+// Replaces the uses of `value` except those in `exceptions`, which compute the replacement from it.
+void replaceUsesExcept(Value value, Value replacement, ArrayRef<Operation *> exceptions) {
+  value.replaceUsesWithIf(replacement, [&](OpOperand &use) { return !llvm::is_contained(exceptions, use.getOwner()); });
 }
 
 struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
@@ -26,11 +27,11 @@ struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
   StringRef getDescription() const final { return "a softmax without any key is 0, and so is its gradient"; }
 
   void runOnOperation() override {
-    SmallVector<Softmax> found;
+    SmallVector<Softmax> guarded;
     getOperation().walk([&](onnx::ExpOp exp) {
-      if (auto softmax = matchSoftmax(exp); softmax && softmax->zeroEmptyRows) found.push_back(*softmax);
+      if (auto softmax = matchSoftmax(exp); softmax && softmax->zeroEmptyRows) guarded.push_back(*softmax);
     });
-    for (Softmax &softmax : found) {
+    for (Softmax &softmax : guarded) {
       place::Stamp marker(place::phaseOf(softmax.max));
       OpBuilder builder(softmax.max->getNextNode());
       builder.setListener(&marker);
@@ -40,11 +41,11 @@ struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
       const double lowest = llvm::APFloat::getLargest(element.getFloatSemantics(), /*Negative=*/true).convertToDouble();
       auto isEmpty = f.make<onnx::LessOrEqualOp>(max, f.like(max, lowest / 2));
       Value shift = f.only(f.make<onnx::NotOp>(isEmpty), max);
-      replaceReaders(max, shift, {isEmpty.getDefiningOp(), shift.getDefiningOp()});
+      replaceUsesExcept(max, shift, {isEmpty.getDefiningOp(), shift.getDefiningOp()});
       builder.setInsertionPointAfter(softmax.sum);
       Value sum = softmax.sum.getY();
       Value divisor = f.where(isEmpty, f.like(sum, 1), sum);
-      replaceReaders(sum, divisor, {divisor.getDefiningOp()});
+      replaceUsesExcept(sum, divisor, {divisor.getDefiningOp()});
     }
   }
 };

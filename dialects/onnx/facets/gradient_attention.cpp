@@ -1,5 +1,5 @@
-// Gradient facets of the two attentions. Attention's is one operation that gets the forward operands and results and is
-// expanded later (compiler/attention), so that the probabilities are computed again instead of being kept.
+// Gradient facets of the two attention operations. AttentionGrad takes the operands and results of Attention and is
+// expanded later (compiler/attention), so that the probabilities are recomputed instead of saved.
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -11,21 +11,22 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ValueRange resultGr
   if (resultGrads[1] || resultGrads[2]) return emitOpError("has no derivative of its maxima and sums");
   SmallVector<Value> operands(getXs());
   operands.append({getOut(), getMax(), getSum(), resultGrads[0]});
-  SmallVector<int64_t> numbers;
-  SmallVector<Type> types;
-  for (auto [number, want] : llvm::enumerate(wanted))
-    if (want) {
-      numbers.push_back(static_cast<int64_t>(number));
-      types.push_back(getXs()[number].getType());
+  SmallVector<int64_t> wantedOperands;
+  SmallVector<Type> gradTypes;
+  for (auto [index, isWanted] : llvm::enumerate(wanted))
+    if (isWanted) {
+      wantedOperands.push_back(static_cast<int64_t>(index));
+      gradTypes.push_back(getXs()[index].getType());
     }
-  auto grad = AttentionGradOp::create(builder, getLoc(), types, operands, builder.getDenseI64ArrayAttr(numbers),
-                                      getQueryDimsAttr(), getKeyDimsAttr(), getScoreQueryAttr(), getScoreKeyAttr(),
-                                      getOutQueryAttr(), getBlocksAttr(), getZeroEmptyRowsAttr(), getCausalAttr());
+  auto grad =
+      AttentionGradOp::create(builder, getLoc(), gradTypes, operands, builder.getDenseI64ArrayAttr(wantedOperands),
+                              getQueryDimsAttr(), getKeyDimsAttr(), getScoreQueryAttr(), getScoreKeyAttr(),
+                              getOutQueryAttr(), getBlocksAttr(), getZeroEmptyRowsAttr(), getCausalAttr());
   IRMapping mapping;
   getScore().cloneInto(&grad.getScore(), mapping);
   getWeigh().cloneInto(&grad.getWeigh(), mapping);
   operandGrads.assign(wanted.size(), Value());
-  for (auto [number, value] : llvm::zip_equal(numbers, grad.getGrads())) operandGrads[number] = value;
+  for (auto [index, value] : llvm::zip_equal(wantedOperands, grad.getGrads())) operandGrads[index] = value;
   return success();
 }
 
@@ -37,8 +38,8 @@ LogicalResult ScaledAttentionOp::buildGradient(OpBuilder &builder, ValueRange re
                                             getScaleAttr(), getCausalAttr(), getOut(), getStats(), resultGrads[0]);
   llvm::append_range(operandGrads, grad.getResults());
   if (getBias()) operandGrads.push_back(Value());
-  for (auto [gradient, want] : llvm::zip_equal(operandGrads, wanted))
-    if (!want) gradient = Value();
+  for (auto [gradient, isWanted] : llvm::zip_equal(operandGrads, wanted))
+    if (!isWanted) gradient = Value();
   return success();
 }
 
