@@ -29,9 +29,9 @@ struct WeightUses {
   bool isQuantized = false;
   bool isMixed = false; // some products read it the other way round
   Type element;
-  SmallVector<int64_t> shape; // of the matrix: a narrow one is held as bytes, and a product may say its own
-  onnx::NodeOp other;         // reads it in another way
-  bool isSetting = true;      // nothing but the scale, zero point or bias of a node
+  SmallVector<int64_t> shape;    // of the matrix; its reader gives it where the parameter is packed into bytes
+  onnx::NodeOp otherReader;      // neither a product nor an operation that `recordUses` passes through
+  bool isOnlyScaleOrBias = true; // it is read as a scale, zero point or bias alone
 };
 
 int64_t integer(onnx::NodeOp node, StringRef name, int64_t missing) {
@@ -49,42 +49,44 @@ bool isMatrixTranspose(onnx::NodeOp node) {
   return !perm || perm.asArrayRef() == ArrayRef<int64_t>({1, 0});
 }
 
-void follow(Value value, bool isTransposed, Type element, WeightUses &uses) {
+// Records the products that read the parameter `value`, also through transposes and dequantization. `isTransposed`: an
+// odd number of transposes lies between; `element`: the type of its elements there.
+void recordUses(Value value, bool isTransposed, Type element, WeightUses &uses) {
   for (OpOperand &operand : value.getUses()) {
     auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
-    if (!node) continue; // a result of the function
+    if (!node) continue; // the function returns it
     const StringRef op = node.getOpType();
-    const unsigned at = operand.getOperandNumber();
-    auto addProduct = [&](bool isInputMajor) {
+    const unsigned index = operand.getOperandNumber();
+    auto addProduct = [&](bool isInputMajor, Type productElement) {
       uses.isMixed |= uses.isInputMajor.value_or(isInputMajor) != isInputMajor;
       uses.isInputMajor = isInputMajor;
-      uses.element = element;
+      uses.element = productElement;
       uses.products.push_back(node);
     };
     if (op == "Shape" || op == "Size") continue;
-    if ((op == "DequantizeLinear" && at > 0) || (op == "MatMulNBits" && at > 1) || (op == "Gemm" && at == 2)) continue;
-    uses.isSetting = false;
-    if (op == "MatMul" && at == 1) {
-      addProduct(!isTransposed);
-    } else if (op == "Gemm" && at == 1 && !integer(node, "transA", 0)) {
-      addProduct((integer(node, "transB", 0) != 0) == isTransposed);
-    } else if (op == "MatMulNBits" && at == 1) {
+    if ((op == "DequantizeLinear" && index > 0) || (op == "MatMulNBits" && index > 1) || (op == "Gemm" && index == 2))
+      continue;
+    uses.isOnlyScaleOrBias = false;
+    if (op == "MatMul" && index == 1) {
+      addProduct(!isTransposed, element);
+    } else if (op == "Gemm" && index == 1 && !integer(node, "transA", 0)) {
+      addProduct((integer(node, "transB", 0) != 0) == isTransposed, element);
+    } else if (op == "MatMulNBits" && index == 1) {
       uses.isQuantized = true;
-      element = elementOf(node.getInputs()[2]);
       uses.shape = {integer(node, "N", 0), integer(node, "K", 0)};
-      addProduct(false);
+      addProduct(false, elementOf(node.getInputs()[2])); // the scales' type
     } else if (op == "Transpose" && isMatrixTranspose(node)) {
-      follow(node.getOutputs()[0], !isTransposed, element, uses);
+      recordUses(node.getOutputs()[0], !isTransposed, element, uses);
     } else if (op == "Elements") {
       uses.shape = llvm::to_vector(cast<ShapedType>(node.getOutputs()[0].getType()).getShape());
-      follow(node.getOutputs()[0], isTransposed, elementOf(node.getOutputs()[0]), uses);
+      recordUses(node.getOutputs()[0], isTransposed, elementOf(node.getOutputs()[0]), uses);
     } else if (op == "Identity") {
-      follow(node.getOutputs()[0], isTransposed, element, uses);
+      recordUses(node.getOutputs()[0], isTransposed, element, uses);
     } else if (op == "DequantizeLinear") {
       uses.isQuantized = true;
-      follow(node.getOutputs()[0], isTransposed, elementOf(node.getInputs()[1]), uses);
+      recordUses(node.getOutputs()[0], isTransposed, elementOf(node.getInputs()[1]), uses);
     } else {
-      uses.other = node;
+      uses.otherReader = node;
     }
   }
 }
@@ -108,7 +110,7 @@ public:
       auto [uses, isFirst] = usesOf.try_emplace(read.getParamAttr().getAttr());
       auto type = cast<ShapedType>(read.getType());
       uses->second.shape = llvm::to_vector(type.getShape());
-      follow(read.getValue(), false, type.getElementType(), uses->second);
+      recordUses(read.getValue(), false, type.getElementType(), uses->second);
     });
   }
 
@@ -142,10 +144,10 @@ private:
   // A bias or a scale beside the weight is passed over in silence.
   bool isProductsWeight(onnx::ParamOp param) {
     const WeightUses &uses = usesOf[param.getSymNameAttr()];
-    if (param.getRole() != "parameter" || uses.isSetting || uses.shape.size() < 2) return false;
-    if (!uses.products.empty() && !uses.other && !uses.isMixed && uses.shape.size() == 2) return true;
+    if (param.getRole() != "parameter" || uses.isOnlyScaleOrBias || uses.shape.size() < 2) return false;
+    if (!uses.products.empty() && !uses.otherReader && !uses.isMixed && uses.shape.size() == 2) return true;
     std::string text = ("'" + param.getSymName() + "'").str();
-    if (onnx::NodeOp other = uses.other)
+    if (onnx::NodeOp other = uses.otherReader)
       text += (", which " + other.getOpType() + " '" + other.getNodeName() + "' reads").str();
     others.push_back(text);
     return false;

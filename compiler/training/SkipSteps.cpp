@@ -1,18 +1,18 @@
-// SkipSteps: a step whose gradients cannot be trusted leaves parameters and optimizer state as they were. In fp16 that
-// is one whose gradients overflowed, and the loss scale follows (torch.amp.GradScaler.update):
+// SkipSteps: a skipped step leaves parameters and optimizer state as they were. In fp16 a step is skipped when its
+// gradients overflow, and the loss scale follows (torch.amp.GradScaler.update):
 //
 //   finite    scale * growth after `interval` finite steps in a row, else the same
 //   overflow  scale * backoff, the step counts as skipped
 //
-// With the recipe's `skip_outliers` it is one whose norm is above `factor` times its running mean, or none at all:
+// With the recipe's `skip_outliers` a step is skipped when its gradient norm is NaN or above `factor` times the running
+// mean, except in the first `warmup` steps:
 //
-//   mean = decay mean + (1 - decay) min(norm, factor mean)           of every step, begun without a bias
+//   mean = decay mean + (1 - decay) min(norm, factor mean)           in steps of a finite norm
 //
-// so that a norm that stays high becomes the usual one.
+// bias-corrected as in Adam. A norm that stays high becomes the usual one.
 //
-// The sign is the gradients' norm: it is infinite or NaN when any element is, and every device has it, so all decide
-// alike without a word more. Results: loss_scale (fp16), as the next step will have it, and skipped, how many were so
-// far.
+// The gradient norm is infinite or NaN when any element is, and every device has it, so all decide alike without
+// communication. Results: loss_scale (fp16), which the next step uses, and skipped, the number of steps skipped so far.
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
@@ -28,7 +28,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Persistent scalars of skip_outliers: decay's sums of norms and of ones, and the steps that they are of.
+// Persistent scalars of skip_outliers: the decayed sum of norms, the decayed sum of ones that divides it (bias
+// correction), and the number of steps in both.
 constexpr StringLiteral meanName = "outliers.mean", weightName = "outliers.weight", countName = "outliers.steps";
 
 class SkipSteps : public RecipePass<SkipSteps> {
@@ -53,19 +54,19 @@ public:
     Location loc = NameLoc::get(builder.getStringAttr(scaleName));
     Formula f(builder, loc);
     const bool isScaled = recipe.precision == recipe::Precision::Fp16;
-    Value finite = f.make<onnx::LessOp>(norm, f.like(norm, infinity)), good = isScaled ? finite : Value();
+    Value finite = f.make<onnx::LessOp>(norm, f.like(norm, infinity)), isApplied = isScaled ? finite : Value();
     std::optional<Outliers> outliers;
     if (recipe.skipOutliers) {
       outliers = findOutliers(final, builder, norm, finite);
-      good = good ? f.make<onnx::AndOp>(good, outliers->isUsual) : outliers->isUsual;
+      isApplied = isApplied ? f.make<onnx::AndOp>(isApplied, outliers->isUsual) : outliers->isUsual;
     }
-    keepOld(final, builder, good);
+    applyUpdateWhere(final, builder, isApplied);
     if (outliers)
       for (auto &[name, value] : outliers->state) write(builder, loc, name, value);
     if (isScaled) results.push_back({scaleName, {}, adaptScale(builder, finite)});
-    if (!isScaled) define(final, skippedName);
+    if (!isScaled) define(final, skippedName); // in fp16 ScaleLoss has defined it
     Value skipped = readScalar(builder, loc, skippedName);
-    Value count = f.where(good, skipped, f.add(skipped, f.like(skipped, 1)));
+    Value count = f.where(isApplied, skipped, f.add(skipped, f.like(skipped, 1)));
     write(builder, loc, skippedName, count);
     results.push_back({"skipped", {}, count});
     setStepResults(final, results);
@@ -86,10 +87,10 @@ private:
   Value adaptScale(PhaseBuilder &builder, Value finite) {
     Location loc = NameLoc::get(builder.getStringAttr(scaleName));
     Formula f(builder, loc);
-    Value scale = readScalar(builder, loc, scaleName), good = readScalar(builder, loc, goodStepsName);
+    Value scale = readScalar(builder, loc, scaleName), goodSteps = readScalar(builder, loc, goodStepsName);
     const recipe::LossScale &spec = recipe.lossScale;
-    Value zero = f.like(good, 0), next = f.add(good, f.like(good, 1));
-    Value grows = f.make<onnx::GreaterOrEqualOp>(next, f.like(good, static_cast<double>(spec.interval)));
+    Value zero = f.like(goodSteps, 0), next = f.add(goodSteps, f.like(goodSteps, 1));
+    Value grows = f.make<onnx::GreaterOrEqualOp>(next, f.like(goodSteps, static_cast<double>(spec.interval)));
     Value grown = f.scale(scale, spec.growth);
     grown = f.where(f.make<onnx::LessOp>(grown, f.like(grown, infinity)), grown, scale);
     Value adapted = f.where(finite, f.where(grows, grown, scale), f.scale(scale, spec.backoff));
@@ -110,24 +111,24 @@ private:
     Value mean = readScalar(builder, loc, meanName), weight = readScalar(builder, loc, weightName),
           count = readScalar(builder, loc, countName);
     Value isWarm = f.make<onnx::GreaterOrEqualOp>(count, f.like(count, static_cast<double>(spec.warmup)));
-    Value most = f.div(f.scale(mean, spec.factor), f.make<onnx::MaxOp>(weight, f.like(weight, 1e-30)));
-    most = f.where(isWarm, most, f.like(most, infinity));
-    Value isLow = f.make<onnx::LessOrEqualOp>(norm, most);
-    auto moved = [&](Value before, Value now) {
+    Value maxNorm = f.div(f.scale(mean, spec.factor), f.make<onnx::MaxOp>(weight, f.like(weight, 1e-30)));
+    maxNorm = f.where(isWarm, maxNorm, f.like(maxNorm, infinity));
+    Value isLow = f.make<onnx::LessOrEqualOp>(norm, maxNorm);
+    auto updatedAverage = [&](Value before, Value now) {
       Value after = f.add(f.scale(before, spec.decay), f.scale(now, 1 - spec.decay));
       return f.where(finite, after, before);
     };
     Value one = f.like(count, 1);
     Value isUsual = f.where(isWarm, isLow, f.make<onnx::EqualOp>(count, count));
     return {isUsual,
-            {{meanName, moved(mean, f.where(isLow, norm, most))},
-             {weightName, moved(weight, one)},
+            {{meanName, updatedAverage(mean, f.where(isLow, norm, maxNorm))},
+             {weightName, updatedAverage(weight, one)},
              {countName, f.where(finite, f.add(count, one), count)}}};
   }
 
-  // The optimizer's results are written only where `good` is true. Running statistics are of the forward pass,
-  // accumulators start anew in any case.
-  void keepOld(func::FuncOp final, PhaseBuilder &builder, Value good) {
+  // Writes parameters and optimizer state only where `isApplied` is true. Running statistics belong to the forward
+  // pass, and gradient accumulators start from zero in any case.
+  void applyUpdateWhere(func::FuncOp final, PhaseBuilder &builder, Value isApplied) {
     SymbolTable symbols(getOperation());
     OpBuilder::InsertionGuard guard(builder);
     for (auto write : llvm::to_vector(final.getOps<onnx::WriteOp>())) {
@@ -138,7 +139,7 @@ private:
       Formula at(builder, write.getLoc());
       auto type = onnx::tensorType(write.getValue());
       Value old = onnx::ReadOp::create(builder, write.getLoc(), type, write.getParamAttr());
-      write.getValueMutable().assign(at.where(at.spread(good, type.getShape()), write.getValue(), old));
+      write.getValueMutable().assign(at.where(at.spread(isApplied, type.getShape()), write.getValue(), old));
     }
     builder.setInsertionPoint(final.front().getTerminator());
   }
