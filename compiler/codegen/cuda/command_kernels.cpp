@@ -111,7 +111,7 @@ private:
                        int64_t scalars, int outputs, int64_t extent, int64_t grain, int64_t blockThreads,
                        int64_t sharedBytes, llvm::function_ref<void(GridBuilder &)> build) {
     auto buffers = static_cast<int64_t>(reached.size());
-    auto [known, isNew] = numbers.try_emplace(key, plan.kernels_size());
+    auto [known, isNew] = kernelNumbers.try_emplace(key, plan.kernels_size());
     if (isNew) {
       std::string kind = key.substr(0, key.find(' '));
       std::string symbol = fmt::format("{}_{}", kind, plan.kernels_size());
@@ -140,8 +140,9 @@ private:
     return made;
   }
 
-  static void pass(plan::Launch &launch, std::initializer_list<const plan::Buffer *> buffers,
-                   std::initializer_list<plan::AffineOfCoordinate> scalars = {}) {
+  // Adds arguments to a launch.
+  static void addArguments(plan::Launch &launch, std::initializer_list<const plan::Buffer *> buffers,
+                           std::initializer_list<plan::AffineOfCoordinate> scalars = {}) {
     for (const plan::Buffer *buffer : buffers) *launch.add_buffers() = *buffer;
     for (const plan::AffineOfCoordinate &scalar : scalars) *launch.add_scalars() = scalar;
   }
@@ -190,14 +191,14 @@ private:
                                    reach(dtype, loops, &StridedLoops::Loop::target, 2, line)},
                                   2, 1, transposeTiles(loops), 1, transposeThreads, transposeSharedBytes,
                                   [&](GridBuilder &grid) { transposeCode(grid, loops); });
-      return pass(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
+      return addArguments(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
     }
     plan::Launch &made = launch(command, key,
                                 {reach(dtype, loops, &StridedLoops::Loop::source, 1, width),
                                  reach(dtype, loops, &StridedLoops::Loop::target, 2, width)},
                                 2, 1, loops.count(), threads * width, threads, 0,
                                 [&](GridBuilder &grid) { copyCode(grid, element, loops, width, threads); });
-    pass(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
+    addArguments(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
   }
 
   void addFill(plan::Command &command, const plan::Buffer &target, const std::string &value) {
@@ -211,7 +212,7 @@ private:
     plan::Launch &made =
         launch(command, key, {inVectors(reach(target.dtype(), 1, 1), width)}, 0, 1, count, threads * width, threads, 0,
                [&](GridBuilder &grid) { fillCode(grid, element, static_cast<int64_t>(bits), width, threads); });
-    pass(made, {&target});
+    addArguments(made, {&target});
   }
 
   LogicalResult addGather(plan::Command &command, const plan::Gather &gather) {
@@ -229,7 +230,7 @@ private:
                                  reach(plan::I32, 1)},
                                 2, 2, total, threads * width, threads, 0,
                                 [&](GridBuilder &grid) { gatherCode(grid, element, rows, width, threads); });
-    pass(made, {&gather.table(), &gather.indices(), &gather.out(), &fault}, {gather.start(), constant(code)});
+    addArguments(made, {&gather.table(), &gather.indices(), &gather.out(), &fault}, {gather.start(), constant(code)});
     return success();
   }
 
@@ -290,32 +291,32 @@ private:
                              updates = inVectors(reach(dtype, rows.outer * rows.count * rows.inner), how.width),
                              out = inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), how.width),
                              partials = inVectors(reach(scratch.partials.dtype(), how.partials()), how.width);
-    pass(launch(command, "scatter_sort " + what,
-                {reach(scatter.indices().dtype(), rows.count), pairs, reach(plan::I32, 1)}, 2, 2, how.tiles(), 1,
-                how.sortThreads, how.tile * runtime::byteSize(plan::I64),
-                [&](GridBuilder &grid) { sortTileCode(grid, how); }),
-         {&scatter.indices(), &scratch.pairs[0], &fault}, {scatter.start(), constant(code)});
+    addArguments(launch(command, "scatter_sort " + what,
+                        {reach(scatter.indices().dtype(), rows.count), pairs, reach(plan::I32, 1)}, 2, 2, how.tiles(),
+                        1, how.sortThreads, how.tile * runtime::byteSize(plan::I64),
+                        [&](GridBuilder &grid) { sortTileCode(grid, how); }),
+                 {&scatter.indices(), &scratch.pairs[0], &fault}, {scatter.start(), constant(code)});
     int sorted = 0;
     for (int64_t run : how.runs) {
-      pass(launchThreads(fmt::format("scatter_merge {} in runs of {}", what, run), {pairs, pairs}, 1, rows.count,
-                         [&](GridBuilder &grid) { mergeRunsCode(grid, how, run); }),
-           {&scratch.pairs[sorted], &scratch.pairs[1 - sorted]});
+      addArguments(launchThreads(fmt::format("scatter_merge {} in runs of {}", what, run), {pairs, pairs}, 1,
+                                 rows.count, [&](GridBuilder &grid) { mergeRunsCode(grid, how, run); }),
+                   {&scratch.pairs[sorted], &scratch.pairs[1 - sorted]});
       sorted = 1 - sorted;
     }
     const Type element = elementOf(scatter.out());
     const std::string typed = fmt::format("{}, {}", runtime::name(dtype), what);
     if (how.parts == 1) {
-      pass(launchThreads("scatter_sum " + typed, {pairs, updates, out}, 1, how.sumThreads(),
-                         [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
-           {&scratch.pairs[sorted], &scatter.updates(), &scatter.out()});
+      addArguments(launchThreads("scatter_sum " + typed, {pairs, updates, out}, 1, how.sumThreads(),
+                                 [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
+                   {&scratch.pairs[sorted], &scatter.updates(), &scatter.out()});
       return success();
     }
-    pass(launchThreads("scatter_sum " + typed, {pairs, updates, out, partials}, 2, how.sumThreads(),
-                       [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
-         {&scratch.pairs[sorted], &scatter.updates(), &scatter.out(), &scratch.partials});
-    pass(launchThreads("scatter_join " + typed, {pairs, partials, out}, 1, how.joinThreads(),
-                       [&](GridBuilder &grid) { joinPartsCode(grid, element, how); }),
-         {&scratch.pairs[sorted], &scratch.partials, &scatter.out()});
+    addArguments(launchThreads("scatter_sum " + typed, {pairs, updates, out, partials}, 2, how.sumThreads(),
+                               [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
+                 {&scratch.pairs[sorted], &scatter.updates(), &scatter.out(), &scratch.partials});
+    addArguments(launchThreads("scatter_join " + typed, {pairs, partials, out}, 1, how.joinThreads(),
+                               [&](GridBuilder &grid) { joinPartsCode(grid, element, how); }),
+                 {&scratch.pairs[sorted], &scratch.partials, &scatter.out()});
     return success();
   }
   template <typename Message> static IndexedRows rowsOf(const Message &message) {
@@ -362,9 +363,9 @@ private:
         poolCode(grid, element, window, isMax, threads);
     });
     if (isGradient)
-      pass(made, {&pool.input(), &pool.output(), &pool.grad_input()});
+      addArguments(made, {&pool.input(), &pool.output(), &pool.grad_input()});
     else
-      pass(made, {&pool.input(), &pool.output()});
+      addArguments(made, {&pool.input(), &pool.output()});
     return success();
   }
 
@@ -380,19 +381,21 @@ private:
         launch(command, key, {reached, reached}, 0, 1, lines, threads, threads, 0, [&](GridBuilder &grid) {
           cumSumCode(grid, element, sum.length(), sum.inner(), sum.exclusive(), sum.reverse(), threads);
         });
-    pass(made, {&sum.input(), &sum.output()});
+    addArguments(made, {&sum.input(), &sum.output()});
     return success();
   }
 
-  // The parts' kernel once more, which finds its part in a table at the end of the arena.
+  // Adds one launch for all parts: a variant of their kernel, in which each block finds its part in a table. The table
+  // is a constant at the end of the arena.
   LogicalResult addGroup(plan::Command &command, const plan::LaunchGroup &group) {
     const plan::Launch &first = group.parts(0);
     const plan::Kernel base = plan.kernels(first.kernel());
-    auto steps = static_cast<int64_t>(llvm::Log2_64_Ceil(static_cast<uint64_t>(group.parts_size())));
-    auto [known, isNew] = numbers.try_emplace(fmt::format("group {} {}", first.kernel(), steps), plan.kernels_size());
+    auto searchSteps = static_cast<int64_t>(llvm::Log2_64_Ceil(static_cast<uint64_t>(group.parts_size())));
+    auto [known, isNew] =
+        kernelNumbers.try_emplace(fmt::format("group {} {}", first.kernel(), searchSteps), plan.kernels_size());
     if (isNew) {
-      std::string symbol = fmt::format("{}_group{}", base.symbol(), steps);
-      if (failed(kernels.buildGroup(first.kernel(), symbol, steps))) return failure();
+      std::string symbol = fmt::format("{}_group{}", base.symbol(), searchSteps);
+      if (failed(kernels.buildGroup(first.kernel(), symbol, searchSteps))) return failure();
       plan::Kernel &kernel = *plan.add_kernels();
       kernel = base;
       kernel.set_symbol(symbol);
@@ -401,36 +404,37 @@ private:
       kernel.set_num_outputs(1);
       kernel.set_of_group(true);
       kernel.clear_buffers();
-      *kernel.add_buffers() = reach(plan::U8, 1); // how much of the arena, and of the table, the parts say
+      // Of the arena and of the table one element stands for all: the verifier checks both by the parts.
+      *kernel.add_buffers() = reach(plan::U8, 1);
       *kernel.add_buffers() = reach(plan::I64, 1);
       kernel.clear_extent();
       kernel.set_grain(1);
     }
-    std::vector<int64_t> rows;
+    std::vector<int64_t> entries; // by part: first block, extent, offsets of the buffers (GridBuilder)
     int64_t blocks = 0;
     for (const plan::Launch &part : group.parts()) {
-      rows.insert(rows.end(), {blocks, part.extent()});
-      for (const plan::Buffer &buffer : part.buffers()) rows.push_back(buffer.offset());
+      entries.insert(entries.end(), {blocks, part.extent()});
+      for (const plan::Buffer &buffer : part.buffers()) entries.push_back(buffer.offset());
       blocks += (part.extent() + part.grain() - 1) / part.grain();
     }
     plan::Program &program = *place.program;
     plan::ConstantData &table = *place.fragment->add_constants();
     table.mutable_buffer()->set_offset(alignUp(program.arena_bytes()));
     table.mutable_buffer()->set_dtype(plan::I64);
-    table.mutable_buffer()->add_shape(static_cast<int64_t>(rows.size()));
-    table.set_data(reinterpret_cast<const char *>(rows.data()), rows.size() * sizeof(int64_t));
-    int64_t inArena = program.arena_bytes();
+    table.mutable_buffer()->add_shape(static_cast<int64_t>(entries.size()));
+    table.set_data(reinterpret_cast<const char *>(entries.data()), entries.size() * sizeof(int64_t));
+    const int64_t bytesBeforeTable = program.arena_bytes();
     program.set_arena_bytes(alignUp(table.buffer().offset() + static_cast<int64_t>(table.data().size())));
     plan::Buffer arena;
     arena.set_dtype(plan::U8);
-    arena.add_shape(inArena);
-    plan::Launch &made = *command.add_launches();
-    made.set_kernel(known->second);
-    made.set_extent(blocks);
-    made.set_grain(1);
-    pass(made, {&arena, &table.buffer()});
-    *made.mutable_scalars() = first.scalars();
-    *made.add_scalars() = constant(group.parts_size());
+    arena.add_shape(bytesBeforeTable);
+    plan::Launch &grouped = *command.add_launches();
+    grouped.set_kernel(known->second);
+    grouped.set_extent(blocks);
+    grouped.set_grain(1);
+    addArguments(grouped, {&arena, &table.buffer()});
+    *grouped.mutable_scalars() = first.scalars();
+    *grouped.add_scalars() = constant(group.parts_size());
     return success();
   }
 
@@ -441,14 +445,14 @@ private:
     plan::Launch &made = launch(command, key, {reach(check.buffer().dtype(), 1, 1), reach(plan::I32, 1)}, 1, 1,
                                 runtime::elementCount(check.buffer().shape()), threads, threads, 0,
                                 [&](GridBuilder &grid) { checkFiniteCode(grid, element, threads); });
-    pass(made, {&check.buffer(), &fault}, {constant(code)});
+    addArguments(made, {&check.buffer(), &fault}, {constant(code)});
     return success();
   }
 
   plan::Plan &plan;
   GpuKernels &kernels;
   gpu::GPUModuleOp module;
-  llvm::StringMap<int> numbers; // kernels by what they do
+  llvm::StringMap<int> kernelNumbers; // indices into Plan.kernels, by what the kernel does
   plan::Buffer fault;
   int64_t scratchBegin = 0; // of a program, in its arena
   int64_t code = 0;         // the command's number in its program, from 1: what it leaves in the fault word (fault.h)

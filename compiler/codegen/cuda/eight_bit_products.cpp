@@ -1,7 +1,7 @@
-// LayEightBitProducts: products on 8 bits as cuBLASLt's kernels take them: both operands with the index that is summed
-// over innermost ("TN"), sizes and leading dimensions multiples of 16 bytes. A product whose sizes on this device are
-// such is marked `onnx.k_major`: lowerContract copies operands that do not lie so. Others multiply the same numbers
-// in bf16, which holds each of them, and a warning says how many of a step do.
+// LayEightBitProducts: fits products of 8-bit floats to cuBLASLt's kernels. These need the contracted index innermost
+// in both operands ("TN"), and sizes and leading dimensions that are multiples of 16 bytes. A product with such sizes
+// on this device is marked `onnx.k_major`, and lowerContract copies operands of another layout. Others run in bf16,
+// which represents every 8-bit float, and a warning says how many of a step do.
 //
 //   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {onnx.k_major}
 //   %y = onnx.Contract %qx, %qw : 24x32, 32x48     ->  onnx.Contract (bf16(%qx)), (bf16(%qw))
@@ -15,7 +15,7 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-// The sizes of its matrices; how many there are is no matter.
+// Are m, n and k multiples of the alignment? Batch dimensions may have any size.
 bool isAligned(onnx::ContractOp op) {
   int64_t m = 1, n = 1, k = 1;
   auto result = op.getResultIndices();
@@ -38,7 +38,7 @@ bool isCounted(func::FuncOp function) {
          !name.ends_with(".ahead");
 }
 
-Value inSixteen(OpBuilder &builder, Operation *origin, Value value) {
+Value castToBf16(OpBuilder &builder, Operation *origin, Value value) {
   auto cast = onnx::CastOp::create(builder, origin->getLoc(), value, builder.getBF16Type());
   place::copy(origin, cast);
   return cast.getY();
@@ -50,28 +50,28 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
   StringRef getDescription() const override { return "products on 8 bits as cuBLASLt multiplies them"; }
 
   void runOnOperation() override {
-    int64_t all = 0, widened = 0;
-    onnx::ContractOp first;
+    int64_t total = 0, widened = 0;
+    onnx::ContractOp firstWidened;
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto contract : function.getOps<onnx::ContractOp>()) {
         if (!onnx::isEightBitFloat(cast<RankedTensorType>(contract.getLhs().getType()).getElementType())) continue;
-        const bool isOfStep = isCounted(function) && !place::isRecomputed(contract);
-        if (isOfStep) ++all;
+        const bool countsForWarning = isCounted(function) && !place::isRecomputed(contract);
+        if (countsForWarning) ++total;
         if (isAligned(contract)) {
           onnx::kMajorAttr.set(contract);
           continue;
         }
         OpBuilder builder(contract);
-        contract.getLhsMutable().assign(inSixteen(builder, contract, contract.getLhs()));
-        contract.getRhsMutable().assign(inSixteen(builder, contract, contract.getRhs()));
-        if (isOfStep && ++widened == 1) first = contract;
+        contract.getLhsMutable().assign(castToBf16(builder, contract, contract.getLhs()));
+        contract.getRhsMutable().assign(castToBf16(builder, contract, contract.getRhs()));
+        if (countsForWarning && ++widened == 1) firstWidened = contract;
       }
     if (widened > 0)
-      first.emitWarning() << widened << " of a step's " << all
-                          << " products on 8 bits have a size on a device that is no multiple "
-                          << "of " << onnx::eightBitAlignment
-                          << ", as cuBLASLt needs (this is the first): they multiply the "
-                          << "same numbers in bf16";
+      firstWidened.emitWarning() << widened << " of a step's " << total
+                                 << " products on 8 bits have a size on a device that is no multiple "
+                                 << "of " << onnx::eightBitAlignment
+                                 << ", as cuBLASLt needs (this is the first): they multiply the "
+                                 << "same numbers in bf16";
   }
 };
 

@@ -1,5 +1,5 @@
-// FoldEpilogues: what cuBLASLt does at the end of a matrix product, while the result is still in registers, leaves the
-// kernels: the bias, GELU (as it computes it, by tanh) with its derivative, and the gradient of a bias.
+// FoldEpilogues: moves operations from kernels into the epilogue of a matrix product, which cuBLASLt computes while the
+// result is still in registers: the bias, GELU in its tanh form with its derivative, and the gradient of a bias.
 //
 //   %c = onnx.Contract %x, %w                       %y, %u = plan.contract %x, %w, %b {activation = "gelu",
 //   %u = onnx.Add %c, (Broadcast %b)          ->                                       keeps_pre_activation, ...}
@@ -11,9 +11,10 @@
 //   %dw = onnx.Contract %x, %du                     %dw, %db = plan.contract %x, %du {sum_of = "rhs"}
 //   %db = onnx.ReduceSum %du
 //
-// GELU is found by what it computes (sampled_values.h), not by how the model writes it. A bias alone is added by the
-// product where its sum must lie in memory for another product anyway; else the kernel that reads it adds it at no
-// cost. In 16 bits a bias is rounded to them, as torch.amp does; the sum with it is rounded once.
+// GELU is found by what it computes (sampled_values.h), not by how the model writes it. A bias without
+// GELU is folded only where another product or a command reads the sum from memory; else the kernel that reads the sum
+// adds the bias at no cost. In fp16 and bf16 the bias is rounded to 16 bits, as torch.amp does, and the sum with it is
+// rounded once.
 //
 // The pass is for GPUs' plans and runs before SplitReductions and FormClusters. The products it touches become
 // plan.contract here.
@@ -57,7 +58,7 @@ Samples sampleFactors() {
   return factors;
 }
 
-// The value after a cast to fp32 that is its only use.
+// The result of a cast to fp32 if that is the only use of the value, else the value.
 Value afterWidening(Value value) {
   if (!value.hasOneUse()) return value;
   auto cast = dyn_cast<onnx::CastOp>(*value.user_begin());
@@ -81,11 +82,12 @@ bool isDefinedBefore(Value value, Operation *op) {
   return !def || def->isBeforeInBlock(op);
 }
 
-// Through views and casts, does another product or a border read it from memory?
-bool isReadByBorder(Value value) {
+// Does an operation outside kernels (a product, a collective, a copy) read it from memory, perhaps through views and
+// casts?
+bool isReadOutsideKernels(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     if (isa<onnx::SliceOp, onnx::ReshapeOp, onnx::TransposeOp, onnx::CastOp>(user))
-      return isReadByBorder(user->getResult(0));
+      return isReadOutsideKernels(user->getResult(0));
     return !isClusterOp(user);
   });
 }
@@ -120,7 +122,7 @@ Value castTo(OpBuilder &builder, Operation *origin, Value value, Type element) {
   return cast.getY();
 }
 
-// `value` is now `made`, which may have fewer bits: who rounded it reads it as it is.
+// Replaces `value` by `made`, which may have fewer bits: a cast of `value` to the type of `made` is replaced as well.
 void replaceValue(Value value, Value made) {
   OpBuilder builder(value.getContext());
   builder.setInsertionPointAfter(made.getDefiningOp());
@@ -190,31 +192,32 @@ private:
   };
 
   void foldBias(onnx::ContractOp contract) {
-    Value wide = afterWidening(contract.getY());
-    if (!contract.getY().hasOneUse() || !wide.hasOneUse()) return;
-    auto add = dyn_cast<onnx::AddOp>(*wide.user_begin());
-    if (!add || !isa<FloatType>(elementOf(wide)) || elementOf(wide).isF64()) return;
-    Value bias = biasIn(add.getA() == wide ? add.getB() : add.getA());
+    Value widened = afterWidening(contract.getY());
+    if (!contract.getY().hasOneUse() || !widened.hasOneUse()) return;
+    auto add = dyn_cast<onnx::AddOp>(*widened.user_begin());
+    if (!add || !isa<FloatType>(elementOf(widened)) || elementOf(widened).isF64()) return;
+    Value bias = biasIn(add.getA() == widened ? add.getB() : add.getA());
     if (!bias) return;
-    Value u = add.getY(), activation = geluOf(u);
-    if (!activation && !isReadByBorder(u)) return;
-    LoweredProduct lowered(OpBuilder(add), contract, symbols); // where the bias is there too
+    Value preActivation = add.getY(), gelu = geluOf(preActivation);
+    if (!gelu && !isReadOutsideKernels(preActivation)) return;
+    // At the Add, because the bias may come after the Contract.
+    LoweredProduct lowered(OpBuilder(add), contract, symbols);
     plan::ContractCommandOp product = lowered.get();
     if (!product || product.getOutStrides().back() != 1 || product.getN() != uint64_t(typeOf(bias).getNumElements()) ||
-        (activation && !keepsPreActivation(product)))
+        (gelu && !keepsPreActivation(product)))
       return lowered.undo();
     OpBuilder builder(product);
     Epilogue epilogue{.bias = castTo(builder, add, bias, elementOf(product.getY()))};
-    if (!activation) {
-      replaceValue(u, rebuild(product, epilogue, {}).getY());
+    if (!gelu) {
+      replaceValue(preActivation, rebuild(product, epilogue, {}).getY());
       return;
     }
     epilogue.activation = "gelu";
     epilogue.keepsPreActivation = true;
-    // The graph stays as it is until gradients have been found in it.
+    // The Add and GELU stay until foldGradient has searched the graph for their gradients.
     product = rebuild(product, epilogue, product.getY().getType());
-    failures |= failed(recordActivation(product, u, activation));
-    activated.push_back({product, u, activation});
+    failures |= failed(recordActivation(product, preActivation, gelu));
+    activated.push_back({product, preActivation, gelu});
   }
 
   // cuBLASLt wants rows of a multiple of 8 elements for it (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), in one matrix.

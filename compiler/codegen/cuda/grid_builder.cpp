@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/grid_builder.h"
+#include "dialects/plan/attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -32,9 +33,11 @@ GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol
     : loc(loc), builder(module.getContext()), firstScalar(groupSteps ? 2 : buffers) {
   MLIRContext *context = module.getContext();
   builder.setInsertionPointToEnd(module.getBody());
-  SmallVector<Type> types(firstScalar, LLVM::LLVMPointerType::get(context, globalMemory));
-  types.append(scalars + 1 + groupSteps.has_value(), builder.getI64Type());
-  function = gpu::GPUFuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
+  // Pointers to the buffers (of a group: to the arena and the table), the scalars (of a group: then the number of
+  // parts), and the extent.
+  SmallVector<Type> parameterTypes(firstScalar, LLVM::LLVMPointerType::get(context, globalMemory));
+  parameterTypes.append(scalars + 1 + groupSteps.has_value(), builder.getI64Type());
+  function = gpu::GPUFuncOp::create(builder, loc, symbol, builder.getFunctionType(parameterTypes, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   function.setKnownBlockSize(SmallVector<int32_t>{static_cast<int32_t>(threads), 1, 1});
   builder.setInsertionPointToStart(&function.getBody().front());
@@ -51,7 +54,7 @@ GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol
   extentValue = function.getArguments().back();
 }
 
-// The last part whose first block is not after this one, by halving.
+// A binary search for the last part whose first block is not after this one.
 void GridBuilder::findPart(int64_t buffers, int64_t scalars, int64_t steps) {
   Value arena = function.getArgument(0), table = function.getArgument(1);
   Type i64 = builder.getI64Type();

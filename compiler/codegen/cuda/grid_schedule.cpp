@@ -61,37 +61,41 @@ SmallVector<int> targetsOf(const KernelSchedule &s, int phase) {
   return targets;
 }
 
-// Elements of a row that several phases read, of floats.
-void keepRow(const KernelSchedule &s, int64_t limit, GridSchedule &grid) {
-  SmallVector<SmallVector<char>> needs;
+// Keeps in shared memory the loads of a row that several phases need, if their elements are floats of 16 bits or more:
+// a softmax needs its row for the maximum, the sum and the result. A row that does not fit into `sharedLimit` bytes
+// keeps its first steps.
+void keepRowInSharedMemory(const KernelSchedule &s, int64_t sharedLimit, GridSchedule &grid) {
+  SmallVector<SmallVector<char>> needs; // by phase and node
   for (int phase = 0; phase < s.phases; ++phase) needs.push_back(neededBy(s, targetsOf(s, phase)));
-  FactorSet row = FactorSet(1) << s.vector;
-  for (int64_t factor : s.inner) row |= FactorSet(1) << factor;
-  int64_t bytesOfStep = 0;
+  FactorSet rowFactors = FactorSet(1) << s.vector;
+  for (int64_t factor : s.inner) rowFactors |= FactorSet(1) << factor;
+  SmallVector<int64_t> bytesPerStep; // by load
+  int64_t totalBytesPerStep = 0;
   for (auto [number, node] : llvm::enumerate(s.nodes)) {
-    if (node.kind != KernelNode::Load || (node.set & row) != row) continue;
+    if (node.kind != KernelNode::Load || (node.set & rowFactors) != rowFactors) continue;
     Type element = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
     if (!isa<FloatType>(element) || element.getIntOrFloatBitWidth() < 16) continue;
     SmallVector<int> phases;
     for (int phase = 0; phase < s.phases; ++phase)
       if (needs[phase][number]) phases.push_back(phase);
     if (phases.size() < 2) continue;
-    grid.kept.push_back({static_cast<int>(number), phases.front(), grid.width * bytesInMemory(element)});
-    bytesOfStep += grid.kept.back().offset;
+    grid.kept.push_back({static_cast<int>(number), phases.front(), /*offset=*/0});
+    bytesPerStep.push_back(grid.width * bytesInMemory(element));
+    totalBytesPerStep += bytesPerStep.back();
   }
   if (grid.kept.empty()) return;
   const int64_t begin = (grid.sharedBytes + sharedAlignment - 1) / sharedAlignment * sharedAlignment;
   const int64_t padding = sharedAlignment * static_cast<int64_t>(grid.kept.size());
-  grid.keptSteps = std::min(s.rowElements() / grid.width, (limit - begin - padding) / bytesOfStep);
-  if (grid.keptSteps < grid.team) { // less than a step a thread
+  grid.keptSteps = std::min(s.rowElements() / grid.width, (sharedLimit - begin - padding) / totalBytesPerStep);
+  if (grid.keptSteps < grid.team) { // less than one step per thread
     grid.kept.clear();
     grid.keptSteps = 0;
     return;
   }
   int64_t offset = begin;
-  for (GridSchedule::Kept &one : grid.kept) {
-    const int64_t bytes = grid.keptSteps * std::exchange(one.offset, offset);
-    offset = (offset + bytes + sharedAlignment - 1) / sharedAlignment * sharedAlignment;
+  for (auto [load, bytes] : llvm::zip_equal(grid.kept, bytesPerStep)) {
+    load.offset = offset;
+    offset = (offset + grid.keptSteps * bytes + sharedAlignment - 1) / sharedAlignment * sharedAlignment;
   }
   grid.sharedBytes = offset;
   grid.blocks = blocksOfLongRows;
@@ -164,7 +168,7 @@ GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s, in
     grid.extent = rows;
     grid.grain = grid.threads / grid.team;
     if (grid.team > warp) grid.sharedBytes = (grid.team / warp) * widestAccumulator;
-    if (!grid.unrolled && grid.team == grid.threads && s.phases > 1) keepRow(s, sharedLimit, grid);
+    if (!grid.unrolled && grid.team == grid.threads && s.phases > 1) keepRowInSharedMemory(s, sharedLimit, grid);
   } else {
     // Where many tensors are read on the way, a thread has fewer columns of each, and a block fewer rows.
     const int64_t loads = llvm::count_if(
