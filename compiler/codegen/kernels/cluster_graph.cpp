@@ -127,7 +127,7 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   computeWhereRead();
   mergeReadersOfOneTensor();
   mergeReadersOfOneKernel();
-  mergeReadersOfReplaced();
+  mergeReadersOfOverwritten();
   releaseUpdates();
   std::vector<SmallVector<Operation *>> groups;
   for (Cluster &cluster : clusters)
@@ -300,7 +300,8 @@ void ClusterGraph::mergeAlongValues() {
   }
 }
 
-// Last, reductions that read the same tensor: the gradients of a layer norm's weight and bias are two sums over one dy.
+// Then merges reductions that read the same tensor: the gradients of a layer norm's weight and bias are two sums over
+// one dy.
 void ClusterGraph::mergeReadersOfOneTensor() {
   auto mergeUsers = [&](Value value) {
     SmallVector<int> readers;
@@ -317,7 +318,7 @@ void ClusterGraph::mergeReadersOfOneTensor() {
         mergeUsers(result);
 }
 
-// And reductions of what one kernel stores: the parts of a batch norm's sums.
+// Then merges reductions of what one kernel stores: the parts of a batch norm's sums.
 void ClusterGraph::mergeReadersOfOneKernel() {
   for (size_t kernel = 0; kernel < clusters.size(); ++kernel) {
     SmallVector<int> readers;
@@ -331,13 +332,14 @@ void ClusterGraph::mergeReadersOfOneKernel() {
   }
 }
 
-// And the readers of a state or a parameter in its update, without a value between them: Lion's new momentum and the
-// parameter. Its replacement would else wait beside it until the kernel of the other has read it.
-void ClusterGraph::mergeReadersOfReplaced() {
-  llvm::DenseSet<Attribute> replaced;
-  for (auto write : block.getOps<onnx::WriteOp>()) replaced.insert(write.getParamAttr());
+// Last, merges kernels of the update that read a parameter or state which the step overwrites: the kernels of Lion's
+// new momentum and of its parameter both read the old momentum. Apart, they would need a buffer for the new momentum
+// until both have read the old one.
+void ClusterGraph::mergeReadersOfOverwritten() {
+  llvm::DenseSet<Attribute> overwritten;
+  for (auto write : block.getOps<onnx::WriteOp>()) overwritten.insert(write.getParamAttr());
   for (auto read : block.getOps<onnx::ReadOp>()) {
-    if (!replaced.contains(read.getParamAttr())) continue;
+    if (!overwritten.contains(read.getParamAttr())) continue;
     int first = -1;
     for (Operation *user : read->getUsers()) {
       const int cluster = clusterOf(user);

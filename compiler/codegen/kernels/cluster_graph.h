@@ -47,7 +47,7 @@ private:
   void mergeAlongValues();
   void mergeReadersOfOneTensor();
   void mergeReadersOfOneKernel();
-  void mergeReadersOfReplaced();
+  void mergeReadersOfOverwritten();
   void computeWhereRead();
   std::optional<llvm::SmallVector<mlir::Operation *>> madeFromMemory(mlir::Operation *op) const;
   bool computeIn(int reader, mlir::Value value, llvm::ArrayRef<mlir::Operation *> cone);
@@ -55,7 +55,7 @@ private:
   void releaseUpdates();
   bool reduces(int cluster) const;
   bool tryMerge(int a, int b);
-  bool takeOnePlace(int a, int b);
+  bool mergePlaces(int a, int b);
   bool between(int from, int to, llvm::SmallVectorImpl<int> &passed) const;
   int clusterOf(mlir::Operation *op) const;
   bool isWorthKernel(const Cluster &cluster) const;
@@ -65,7 +65,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int> clusterOfOp;
   llvm::DenseSet<mlir::Operation *> waiting; // for one sign that decides whether there is an update
   std::vector<Cluster> clusters;
-  std::vector<int64_t> places; // of clusters, in an order in which each stands behind those of its label that it reads
+  std::vector<int64_t> places; // of clusters, in topological order: each comes after those of its label that it reads
 };
 
 // Whether the op may join a kernel where it stands: a Transpose only if it keeps the innermost dimension, because

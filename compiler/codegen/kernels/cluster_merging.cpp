@@ -1,5 +1,5 @@
-// Merges of clusters, which keep an order: a cluster stands behind what it reads. So a path from one cluster to another
-// leads only over what stands between them, and nothing else is searched for one (Pearce and Kelly: A dynamic
+// Merges clusters and keeps them in topological order: a cluster comes after those that it reads. So a path from one
+// cluster to another passes only clusters between the two, and only these are searched (Pearce and Kelly: A dynamic
 // topological sort algorithm for directed acyclic graphs, 2007).
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "llvm/ADT/DenseSet.h"
@@ -24,7 +24,7 @@ bool ClusterGraph::tryMerge(int a, int b) {
       if (!inside.contains(operand.getDefiningOp())) inputs.insert(operand);
   if (inputs.size() + outputs.size() > maxBuffers) return false;
   if (!KernelDomain::of(ops, outputs)) return false;
-  if (!takeOnePlace(a, b)) return false;
+  if (!mergePlaces(a, b)) return false;
   for (Operation *op : second.ops) clusterOfOp[op] = a;
   first.ops = std::move(ops);
   if (!first.rule) first.rule = second.rule;
@@ -32,25 +32,25 @@ bool ClusterGraph::tryMerge(int a, int b) {
   return true;
 }
 
-// Gives `a` the place of both. False: a path leads from one over a third cluster to the other.
-bool ClusterGraph::takeOnePlace(int a, int b) {
+// Gives `a` and `b` one place in the order. False: a path leads from one through a third cluster to the other.
+bool ClusterGraph::mergePlaces(int a, int b) {
   if (places[a] > places[b]) std::swap(a, b);
-  SmallVector<int> later, earlier; // what reads the first one, and what the second one reads
-  if (!between(a, b, later)) return false;
-  between(b, a, earlier);
-  SmallVector<int> moved(earlier);
-  moved.push_back(a);
-  moved.append(later);
-  SmallVector<int64_t> free{places[b]};
-  for (int cluster : moved) free.push_back(places[cluster]);
-  llvm::sort(free);
-  for (auto [cluster, place] : llvm::zip(moved, free)) places[cluster] = place;
+  SmallVector<int> readersOfA, producersOfB; // between the two, also indirect ones
+  if (!between(a, b, readersOfA)) return false;
+  between(b, a, producersOfB);
+  SmallVector<int> reordered(producersOfB);
+  reordered.push_back(a);
+  reordered.append(readersOfA);
+  SmallVector<int64_t> freePlaces{places[b]};
+  for (int cluster : reordered) freePlaces.push_back(places[cluster]);
+  llvm::sort(freePlaces);
+  for (auto [cluster, place] : llvm::zip(reordered, freePlaces)) places[cluster] = place; // the last one stays free
   places[b] = places[a];
   return true;
 }
 
-// The clusters between `from` and `to` that read what comes of `from`, or where `to` stands before it, that it is made
-// of; in their order. False: `to` is one of these, over another one. A path can only pass clusters of the same label.
+// Finds the clusters between `from` and `to` that depend on `from`, or on which `from` depends where `to` comes first;
+// in their order. False: a path through one of them leads to `to`. A path can only pass clusters of the same label.
 bool ClusterGraph::between(int from, int to, SmallVectorImpl<int> &passed) const {
   const bool forward = places[from] < places[to];
   llvm::SmallDenseSet<int> seen;
