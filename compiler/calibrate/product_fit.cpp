@@ -46,22 +46,23 @@ ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double 
 namespace {
 
 constexpr size_t terms = 3; // of some products' time: their work at a rate of one, their starts, the bytes they copy
-using Row = std::array<double, terms>;
+using Row = std::array<double, terms>; // one measurement's terms, each divided by its time; or the terms' factors
 
 // The part of the measured time that the terms explain.
-double explained(const Row &row, const Row &x) {
+double explainedShare(const Row &row, const Row &x) {
   double sum = 0;
   for (size_t i = 0; i < terms; ++i) sum += row[i] * x[i];
   return sum;
 }
 
-double errorOf(const std::vector<Row> &rows, const Row &x) {
+double absoluteErrors(const std::vector<Row> &rows, const Row &x) {
   double error = 0;
-  for (const Row &row : rows) error += std::abs(explained(row, x) - 1);
+  for (const Row &row : rows) error += std::abs(explainedShare(row, x) - 1);
   return error;
 }
 
-// Weighted least squares of `rows` x = 1 over the terms in `mask`, the others zero; none when they do not determine it.
+// The x that minimises the sum of weights[r] (rows[r] . x - 1)^2, with the terms outside `mask` zero. None when the
+// rows do not determine it.
 std::optional<Row> leastSquares(const std::vector<Row> &rows, const std::vector<double> &weights, unsigned mask) {
   double a[terms][terms + 1] = {};
   for (size_t i = 0; i < terms; ++i) {
@@ -76,7 +77,7 @@ std::optional<Row> leastSquares(const std::vector<Row> &rows, const std::vector<
       a[i][terms] += weighted;
     }
   }
-  for (size_t i = 0; i < terms; ++i) { // positive definite: no pivots
+  for (size_t i = 0; i < terms; ++i) { // Gauss-Jordan elimination; positive definite: no pivots
     if (!(a[i][i] > 0)) return std::nullopt;
     for (size_t other = 0; other < terms; ++other) {
       if (other == i) continue;
@@ -89,14 +90,16 @@ std::optional<Row> leastSquares(const std::vector<Row> &rows, const std::vector<
   return x;
 }
 
-// Least absolute errors, by least squares whose weights are one over the last errors (Schlossmacher 1973).
-std::optional<Row> leastErrors(const std::vector<Row> &rows, unsigned mask) {
+// Least absolute deviations by iteratively reweighted least squares: a weight is one over the last error (Schlossmacher
+// 1973).
+std::optional<Row> leastAbsoluteDeviations(const std::vector<Row> &rows, unsigned mask) {
   constexpr int rounds = 12;
-  constexpr double least = 1e-3; // relative errors below that are none
+  constexpr double minError = 1e-3; // relative; bounds the weights
   std::vector<double> weights(rows.size(), 1);
   std::optional<Row> x = leastSquares(rows, weights, mask);
   for (int round = 0; round < rounds && x; ++round) {
-    for (size_t r = 0; r < rows.size(); ++r) weights[r] = 1 / std::max(least, std::abs(explained(rows[r], *x) - 1));
+    for (size_t r = 0; r < rows.size(); ++r)
+      weights[r] = 1 / std::max(minError, std::abs(explainedShare(rows[r], *x) - 1));
     x = leastSquares(rows, weights, mask);
   }
   return x;
@@ -107,13 +110,13 @@ struct Fit {
   double error = infinity;
 };
 
-// The best of them without a negative term.
+// The best fit among subsets of the terms that has no negative factor.
 Fit fitRows(const std::vector<Row> &rows) {
   Fit best;
   for (unsigned mask : {1u, 3u, 5u, 7u}) {
-    std::optional<Row> x = leastErrors(rows, mask);
+    std::optional<Row> x = leastAbsoluteDeviations(rows, mask);
     if (!x || (*x)[0] <= 0 || (*x)[1] < 0 || (*x)[2] < 0) continue;
-    if (const double error = errorOf(rows, *x); error < best.error * (1 - 1e-9)) best = {*x, error};
+    if (const double error = absoluteErrors(rows, *x); error < best.error * (1 - 1e-9)) best = {*x, error};
   }
   return best;
 }

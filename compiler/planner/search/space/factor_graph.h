@@ -37,10 +37,10 @@ struct Elimination {
 std::optional<std::vector<Elimination>> eliminationOrder(const FactorGraph &graph, size_t widest = size_t(1) << 20);
 // value is infinite when no assignment is allowed.
 Minimum eliminate(const FactorGraph &graph, const std::vector<Elimination> &order);
-// For graphs too wide to eliminate: variables with most neighbours are held fixed, the others are eliminated exactly,
-// and in turns others are held. Which, and in what order the others go, follows from domains and scopes alone, too.
+// For graphs too wide to eliminate: block coordinate descent. A turn fixes variables with many neighbours and
+// eliminates the others exactly; the next turn fixes others. Turns follow from domains and scopes alone, too.
 struct Turn {
-  std::vector<bool> held; // by variable
+  std::vector<bool> fixed; // by variable
   std::vector<Elimination> order;
 };
 std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest = size_t(1) << 15);

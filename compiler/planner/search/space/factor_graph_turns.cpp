@@ -1,5 +1,5 @@
-// Improvement in turns for graphs too wide to eliminate (a network whose layers read all layers before them), and which
-// way a graph takes.
+// Block coordinate descent for graphs too wide to eliminate (a network whose layers read all layers before them), and
+// the choice between the two for a graph.
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/space/factor_graph.h"
 #include <algorithm>
@@ -8,30 +8,32 @@
 namespace cleave::planner {
 namespace {
 
-// Its domains and scopes where some variables are held at a value.
-FactorGraph shapeWithout(const FactorGraph &graph, const std::vector<bool> &held) {
+// The graph's domains and scopes, without values, after some variables are fixed: these get a domain of one value, and
+// the tables lose them.
+FactorGraph shapeWithFixed(const FactorGraph &graph, const std::vector<bool> &fixed) {
   FactorGraph result{graph.domains, {}};
-  for (size_t v = 0; v < held.size(); ++v)
-    if (held[v]) result.domains[v] = 1;
+  for (size_t v = 0; v < fixed.size(); ++v)
+    if (fixed[v]) result.domains[v] = 1;
   for (const Table &table : graph.tables) {
     Table smaller;
     for (int v : table.scope)
-      if (!held[size_t(v)]) smaller.scope.push_back(v);
+      if (!fixed[size_t(v)]) smaller.scope.push_back(v);
     result.tables.push_back(std::move(smaller));
   }
   return result;
 }
 
-// The same with the values that the tables have there.
-FactorGraph condition(const FactorGraph &graph, const std::vector<bool> &held, const std::vector<int> &assignment) {
-  FactorGraph result = shapeWithout(graph, held);
+// The graph conditioned on the values that `assignment` gives to the fixed variables: a table keeps the entries that
+// agree with them.
+FactorGraph conditionOn(const FactorGraph &graph, const std::vector<bool> &fixed, const std::vector<int> &assignment) {
+  FactorGraph result = shapeWithFixed(graph, fixed);
   for (size_t t = 0; t < graph.tables.size(); ++t) {
     const Table &table = graph.tables[t];
-    std::vector<size_t> strides; // of the variables that are left
+    std::vector<size_t> strides; // of the free variables
     size_t stride = 1, offset = 0, entries = 1;
     for (size_t i = table.scope.size(); i-- > 0;) {
       const size_t v = size_t(table.scope[i]), domain = size_t(graph.domains[v]);
-      if (held[v]) {
+      if (fixed[v]) {
         offset += stride * size_t(assignment[v]);
       } else {
         strides.insert(strides.begin(), stride);
@@ -40,16 +42,16 @@ FactorGraph condition(const FactorGraph &graph, const std::vector<bool> &held, c
       stride *= domain;
     }
     Table &smaller = result.tables[t];
-    std::vector<int> at(strides.size(), 0);
+    std::vector<int> index(strides.size(), 0); // of the entry, by free variable
     smaller.values.reserve(entries);
     for (size_t entry = 0; entry < entries; ++entry) {
       smaller.values.push_back(table.values[offset]);
       for (size_t i = strides.size(); i-- > 0;) {
         const int domain = graph.domains[size_t(smaller.scope[i])];
         offset += strides[i];
-        if (++at[i] < domain) break;
+        if (++index[i] < domain) break;
         offset -= strides[i] * size_t(domain);
-        at[i] = 0;
+        index[i] = 0;
       }
     }
   }
@@ -69,7 +71,7 @@ std::vector<std::set<int>> neighboursOf(const FactorGraph &graph) {
 } // namespace
 
 std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest) {
-  constexpr size_t different = 3;
+  constexpr size_t numTurns = 3;
   const size_t count = graph.domains.size();
   const std::vector<std::set<int>> neighbours = neighboursOf(graph);
   std::vector<int> order(count);
@@ -78,17 +80,18 @@ std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest) {
     return std::pair(neighbours[size_t(b)].size(), a) < std::pair(neighbours[size_t(a)].size(), b);
   });
   std::vector<Turn> turns;
-  for (size_t turn = 0; turn < different; ++turn)
-    for (size_t hold = std::max<size_t>(1, count / 32); hold < count; hold *= 2) { // as few as it takes
-      std::vector<bool> held(count, false);
-      for (size_t i = 0, taken = 0; i < count && taken < hold; ++i) {
-        if ((i + turn) % different == different - 1) continue; // every turn lets other ones go
-        held[size_t(order[i])] = true;
+  for (size_t turn = 0; turn < numTurns; ++turn)
+    // The fewest fixed variables that suffice, up to a factor of 2.
+    for (size_t numFixed = std::max<size_t>(1, count / 32); numFixed < count; numFixed *= 2) {
+      std::vector<bool> fixed(count, false);
+      for (size_t i = 0, taken = 0; i < count && taken < numFixed; ++i) {
+        if ((i + turn) % numTurns == numTurns - 1) continue; // every turn frees other ones
+        fixed[size_t(order[i])] = true;
         ++taken;
       }
-      std::optional<std::vector<Elimination>> steps = eliminationOrder(shapeWithout(graph, held), widest);
+      std::optional<std::vector<Elimination>> steps = eliminationOrder(shapeWithFixed(graph, fixed), widest);
       if (!steps) continue;
-      turns.push_back({std::move(held), std::move(*steps)});
+      turns.push_back({std::move(fixed), std::move(*steps)});
       break;
     }
   return turns;
@@ -141,9 +144,9 @@ Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns)
   for (size_t round = 0; round < 2; ++round) {
     const double before = best.value;
     for (const Turn &turn : turns) {
-      Minimum found = eliminate(condition(graph, turn.held, best.assignment), turn.order);
+      Minimum found = eliminate(conditionOn(graph, turn.fixed, best.assignment), turn.order);
       for (size_t v = 0; v < count; ++v)
-        if (turn.held[v]) found.assignment[v] = best.assignment[v];
+        if (turn.fixed[v]) found.assignment[v] = best.assignment[v];
       const double value = valueOf(graph, found.assignment);
       if (value < best.value) {
         best.value = value;
