@@ -64,12 +64,12 @@ std::vector<import_::RepeatedBlock> repeatedBlocks(const planner::Problem &probl
   for (const planner::Repeat &repeat : problem.findRepeats()) {
     Block first(problem, repeat.first, repeat.first + repeat.period);
     Block last(problem, repeat.end() - repeat.period, repeat.end());
-    if (first.nodes == last.nodes) continue; // parts of one exported node
+    if (first.nodes == last.nodes) continue; // a repetition inside one exported node
     import_::RepeatedBlock block;
     block.count = repeat.count;
     block.first = first.name(problem);
     block.last = last.name(problem);
-    if (block.first == block.last) block.first = block.last = ""; // no name of its own
+    if (block.first == block.last) block.first = block.last = ""; // such a name does not tell blocks apart
     block.firstNodes = std::move(first.nodes);
     block.parameters = int64_t(first.parameters.size());
     for (int parameter : first.parameters) block.elements += problem.tensors[size_t(parameter)].elements();

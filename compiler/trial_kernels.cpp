@@ -21,7 +21,8 @@ constexpr int64_t rows = 512, columns = 64;
 // on all threads.
 constexpr int64_t fewRows = 128;
 
-// A step's samples, few and more, and layers. Each of its kernels has enough elements for several threads to share.
+// Two batch sizes of the training step, and its number of layers. Each of its kernels has enough elements for several
+// threads to share.
 constexpr int64_t stepSamples[] = {256, 1024};
 constexpr int stepLayers = 24;
 
@@ -93,20 +94,20 @@ constexpr const char *pool = R"(
 )";
 constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, poolWindow = 3 * 3;
 
-// A training step of some layers, of products and of kernels between them, as compiled plans have it: every command is
-// another one, and reads what was written a while ago, on whatever core.
-std::string stepOf(int64_t samples) {
+// The text of a training step of linear layers with an elementwise kernel after each, forward and backward. As in plans
+// of models, a command reads tensors that were written some commands before, perhaps by another core.
+std::string trainingStep(int64_t samples) {
   const std::string rowsType = fmt::format("tensor<{}x{}xf32>", samples, columns),
                     weightsType = fmt::format("tensor<{0}x{0}xf32>", columns);
   std::vector<std::pair<std::string, std::string>> tensors{{"x", rowsType}};
   std::string body = fmt::format("  %a0 = onnx.read @x : {}\n", rowsType);
-  auto product = [&](const std::string &result, const std::string &lhs, const std::string &rhs, const char *indices,
-                     const std::string &rhsType, const std::string &type) {
+  auto addProduct = [&](const std::string &result, const std::string &lhs, const std::string &rhs, const char *indices,
+                        const std::string &rhsType, const std::string &type) {
     body +=
         fmt::format("  %{} = onnx.Contract %{}, %{} {{{}, place.at = #place.at<phase = forward>}} : ({}, {}) -> {}\n",
                     result, lhs, rhs, indices, rowsType, rhsType, type);
   };
-  auto kernel = [&](const std::string &result, const char *op, const std::string &lhs, const std::string &rhs) {
+  auto addElementwise = [&](const std::string &result, const char *op, const std::string &lhs, const std::string &rhs) {
     body += fmt::format("  %{} = onnx.{} %{}, %{} {{place.at = #place.at<phase = forward>}} : ({}, {}) -> {}\n", result,
                         op, lhs, rhs, rowsType, rowsType, rowsType);
   };
@@ -114,20 +115,21 @@ std::string stepOf(int64_t samples) {
     tensors.emplace_back(fmt::format("w{}", i), weightsType);
     tensors.emplace_back(fmt::format("d{}", i), weightsType);
     body += fmt::format("  %w{0} = onnx.read @w{0} : {1}\n", i, weightsType);
-    product(fmt::format("h{}", i), fmt::format("a{}", i), fmt::format("w{}", i),
-            "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>",
-            weightsType, rowsType);
-    kernel(fmt::format("a{}", i + 1), "Max", fmt::format("h{}", i), fmt::format("a{}", i));
+    addProduct(fmt::format("h{}", i), fmt::format("a{}", i), fmt::format("w{}", i),
+               "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>",
+               weightsType, rowsType);
+    addElementwise(fmt::format("a{}", i + 1), "Max", fmt::format("h{}", i), fmt::format("a{}", i));
   }
   std::string gradient = fmt::format("a{}", stepLayers);
   for (int i = stepLayers; i-- > 0;) {
-    kernel(fmt::format("k{}", i), "Mul", gradient, fmt::format("h{}", i));
-    product(fmt::format("d{}", i), fmt::format("a{}", i), fmt::format("k{}", i),
-            "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>",
-            rowsType, weightsType);
-    product(fmt::format("g{}", i), fmt::format("k{}", i), fmt::format("w{}", i),
-            "lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>",
-            weightsType, rowsType);
+    // k: the gradient before the elementwise kernel, d: of the weight, g: of the layer's input
+    addElementwise(fmt::format("k{}", i), "Mul", gradient, fmt::format("h{}", i));
+    addProduct(fmt::format("d{}", i), fmt::format("a{}", i), fmt::format("k{}", i),
+               "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>",
+               rowsType, weightsType);
+    addProduct(fmt::format("g{}", i), fmt::format("k{}", i), fmt::format("w{}", i),
+               "lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>",
+               weightsType, rowsType);
     body += fmt::format("  onnx.write @d{0}, %d{0} : {1}\n", i, weightsType);
     gradient = fmt::format("g{}", i);
   }
@@ -200,7 +202,7 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices, int64_t 
                2 * elements);
   };
   for (int64_t samples : stepSamples)
-    CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::step, stepOf(samples), double(samples * columns), 0));
+    CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::step, trainingStep(samples), double(samples * columns), 0));
   const std::vector<runtime::KernelTrial> steps = trials;
   CLEAVE_RETURN_IF_ERROR(addBody(bodies[0], fewRows));
   for (const Body &body : bodies) {

@@ -56,23 +56,24 @@ private:
     set("zero", std::to_string(report.zero));
     set("microbatches", std::to_string(report.microbatches));
     set("schedule", report.schedule);
-    const std::string recompute = report::requestOf(report).split.recompute; // of each block, where it was given so
+    const std::string recompute = report::requestOf(report).split.recompute; // by block, where it was given by block
     set("recompute", recompute.empty() ? report.recompute : recompute);
     set("offload", report.offload);
     if (!report.like.empty()) set("like", report.like);
-    // A node of the file may lie in two stages: its product in one, its bias in the next.
-    std::string cuts;
+    // These are operations of the planner, because a node of the file may lie in two stages: its product in one, its
+    // bias in the next.
+    std::string stageBegins;
     int stage = 0;
     const std::vector<bool> needsGradient = problem.needsGradient();
     for (const planner::Node &node : problem.nodes) {
-      auto known = stageOfOperation.find(node.name);
-      const bool isTrained =
+      auto found = stageOfOperation.find(node.name);
+      const bool hasGradient =
           std::ranges::any_of(node.results, [&](int result) { return needsGradient[static_cast<size_t>(result)]; });
-      if (known == stageOfOperation.end() || known->second <= stage || !isTrained) continue;
-      stage = known->second;
-      cuts += node.name + "\n";
+      if (found == stageOfOperation.end() || found->second <= stage || !hasGradient) continue;
+      stage = found->second;
+      stageBegins += node.name + "\n";
     }
-    if (!cuts.empty()) set("split_at", cuts);
+    if (!stageBegins.empty()) set("split_at", stageBegins);
   }
 
   void readStages() {

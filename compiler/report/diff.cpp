@@ -18,39 +18,39 @@ std::string changeText(double left, double right) {
 
 std::string inBrackets(const std::string &change) { return change.empty() ? "" : fmt::format(" ({})", change); }
 
-void addIfOther(std::vector<Difference> &rows, const std::string &what, const std::string &left,
-                const std::string &right, const std::string &change = "") {
+void addIfDifferent(std::vector<Difference> &rows, const std::string &what, const std::string &left,
+                    const std::string &right, const std::string &change = "") {
   if (left != right) rows.push_back({what, left, right, change});
 }
 
 std::vector<Difference> splitDifferences(const Report &left, const Report &right, int64_t &smallerZeroChanges) {
   std::vector<Difference> rows;
   auto number = [](int64_t value) { return fmt::format("{}", value); };
-  addIfOther(rows, "model", left.model, right.model);
-  addIfOther(rows, "cluster", left.cluster, right.cluster);
-  addIfOther(rows, "software", left.software, right.software);
-  addIfOther(rows, "batch", number(left.batch), number(right.batch));
-  addIfOther(rows, "mesh", left.mesh.str(), right.mesh.str());
-  addIfOther(rows, "zero", zeroText(left), zeroText(right));
+  addIfDifferent(rows, "model", left.model, right.model);
+  addIfDifferent(rows, "cluster", left.cluster, right.cluster);
+  addIfDifferent(rows, "software", left.software, right.software);
+  addIfDifferent(rows, "batch", number(left.batch), number(right.batch));
+  addIfDifferent(rows, "mesh", left.mesh.str(), right.mesh.str());
+  addIfDifferent(rows, "zero", zeroText(left), zeroText(right));
   const std::vector<ZeroChange> zeros = zeroChanges(left, right);
   for (const ZeroChange &zero : zeros | std::views::take(mostZeroChanges))
-    addIfOther(rows, "zero of " + zero.parameters, number(zero.before), number(zero.after));
+    addIfDifferent(rows, "zero of " + zero.parameters, number(zero.before), number(zero.after));
   smallerZeroChanges = std::max<int64_t>(0, int64_t(zeros.size()) - int64_t(mostZeroChanges));
-  addIfOther(rows, "microbatches", number(left.microbatches), number(right.microbatches));
-  addIfOther(rows, "recompute", recomputeText(left), recomputeText(right));
-  addIfOther(rows, "schedule", left.schedule, right.schedule);
-  addIfOther(rows, "offload", left.offload, right.offload);
+  addIfDifferent(rows, "microbatches", number(left.microbatches), number(right.microbatches));
+  addIfDifferent(rows, "recompute", recomputeText(left), recomputeText(right));
+  addIfDifferent(rows, "schedule", left.schedule, right.schedule);
+  addIfDifferent(rows, "offload", left.offload, right.offload);
   return rows;
 }
 
-std::vector<Difference> worthOf(const Report &left, const Report &right) {
+std::vector<Difference> predictionDifferences(const Report &left, const Report &right) {
   std::vector<Difference> rows;
   auto seconds = [&](const char *what, double planner::Predicted::*value) {
     const double a = left.predicted.*value, b = right.predicted.*value;
-    addIfOther(rows, what, formatSeconds(a), formatSeconds(b), changeText(a, b));
+    addIfDifferent(rows, what, formatSeconds(a), formatSeconds(b), changeText(a, b));
   };
   auto bytes = [&](const char *what, double a, double b) {
-    addIfOther(rows, what, formatBytes(a), formatBytes(b), changeText(a, b));
+    addIfDifferent(rows, what, formatBytes(a), formatBytes(b), changeText(a, b));
   };
   seconds("step time", &planner::Predicted::stepSeconds);
   seconds("compute", &planner::Predicted::computeSeconds);
@@ -77,7 +77,8 @@ std::vector<Difference> trafficDifferences(const Report &left, const Report &rig
   for (const planner::CollectiveTotal &row : right.collectives) traffic[nameOf(row)].second += row.bytes;
   std::vector<Difference> rows;
   for (const auto &[name, sizes] : traffic)
-    addIfOther(rows, name, formatBytes(sizes.first), formatBytes(sizes.second), changeText(sizes.first, sizes.second));
+    addIfDifferent(rows, name, formatBytes(sizes.first), formatBytes(sizes.second),
+                   changeText(sizes.first, sizes.second));
   return rows;
 }
 
@@ -89,7 +90,7 @@ std::vector<Difference> layoutDifferences(const Report &left, const Report &righ
   for (const ParameterLayout &row : left.parameters) layouts[row.name] = described(row);
   std::vector<Difference> rows;
   for (const ParameterLayout &row : right.parameters) {
-    addIfOther(rows, row.name, layouts[row.name], described(row));
+    addIfDifferent(rows, row.name, layouts[row.name], described(row));
     layouts.erase(row.name);
   }
   for (const auto &[name, layout] : layouts) rows.push_back({name, layout, ""});
@@ -140,7 +141,7 @@ std::string layoutLines(const std::vector<Difference> &rows) {
 Differences differences(const Report &left, const Report &right) {
   Differences found;
   found.split = splitDifferences(left, right, found.smallerZeroChanges);
-  found.worth = worthOf(left, right);
+  found.worth = predictionDifferences(left, right);
   if (!found.isSameSplit())
     if (Result<std::vector<SingleChange>> rows = priceSingleChanges(left, right); rows && rows->size() > 1)
       found.singles = std::move(*rows);

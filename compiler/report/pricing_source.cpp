@@ -12,27 +12,27 @@ constexpr char separator = '\0';
 // Base64 (RFC 4648), without padding.
 std::string encode(const std::string &bytes) {
   std::string text;
-  uint32_t held = 0;
+  uint32_t pending = 0;
   int bits = 0;
   for (unsigned char byte : bytes) {
-    held = held << 8 | byte;
-    for (bits += 8; bits >= 6; bits -= 6) text += digits[held >> (bits - 6) & 63];
+    pending = pending << 8 | byte;
+    for (bits += 8; bits >= 6; bits -= 6) text += digits[pending >> (bits - 6) & 63];
   }
-  if (bits > 0) text += digits[held << (6 - bits) & 63];
+  if (bits > 0) text += digits[pending << (6 - bits) & 63];
   return text;
 }
 
 bool decode(const std::string &text, std::string &bytes) {
-  uint32_t held = 0;
+  uint32_t pending = 0;
   int bits = 0;
   for (char digit : text) {
     const char *found = std::char_traits<char>::find(digits, 64, digit);
     if (!found) return false;
-    held = held << 6 | uint32_t(found - digits);
+    pending = pending << 6 | uint32_t(found - digits);
     bits += 6;
     if (bits < 8) continue;
     bits -= 8;
-    bytes += char(held >> bits & 255);
+    bytes += char(pending >> bits & 255);
   }
   return true;
 }
@@ -44,13 +44,13 @@ std::string packSource(const planner::Problem &problem, const planner::Cluster &
   {
     google::protobuf::io::StringOutputStream file(&packed);
     google::protobuf::io::GzipOutputStream zip(&file);
-    void *room = nullptr;
+    void *buffer = nullptr;
     int size = 0;
-    for (size_t at = 0; at < plain.size() && zip.Next(&room, &size);) {
-      size_t part = std::min(size_t(size), plain.size() - at);
-      plain.copy(static_cast<char *>(room), part, at);
-      at += part;
-      if (part < size_t(size)) zip.BackUp(int(size_t(size) - part));
+    for (size_t written = 0; written < plain.size() && zip.Next(&buffer, &size);) {
+      size_t count = std::min(size_t(size), plain.size() - written);
+      plain.copy(static_cast<char *>(buffer), count, written);
+      written += count;
+      if (count < size_t(size)) zip.BackUp(int(size_t(size) - count));
     }
     zip.Close();
   }

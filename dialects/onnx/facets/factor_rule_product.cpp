@@ -6,6 +6,7 @@ namespace cleave::onnx {
 using namespace rules;
 namespace {
 
+// A reduction over `axes`, which the result lacks: where one of them is split, the result is partial.
 FactorRule reduction(mlir::Value x, llvm::ArrayRef<int64_t> axes, dist::Reduction kind) {
   FactorRule rule;
   TensorFactors in = parallel(rule, shape(x)), out;
