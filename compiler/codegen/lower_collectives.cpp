@@ -78,7 +78,9 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
         auto axes = op.getAttrOfType<ArrayAttr>("axes");
         auto why = op.getAttrOfType<StringAttr>("why");
         auto command = plan::CollectiveCommandOp::create(
-            builder, op.getLoc(), op.getResultTypes(), op.getOperands(), description->op, axes, description->reduce,
+            builder, op.getLoc(), op.getResultTypes(), op.getOperands(),
+            dist::CollectiveAttr::get(&getContext(), description->op), axes,
+            dist::ReductionAttr::get(&getContext(), description->reduce),
             builder.getDenseI64ArrayAttr(description->dims), builder.getDenseI64ArrayAttr(description->splitDims),
             why ? why : builder.getStringAttr(""), builder.getI64IntegerAttr(positions[groupName(axes)]++));
         if (auto order = dist::orderAttr.of(&op)) command.setSequence(*order);

@@ -1,4 +1,5 @@
 #include "compiler/training/graph_loss.h"
+#include "compiler/training/node_names.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
 #include "llvm/ADT/STLExtras.h"
@@ -202,7 +203,7 @@ private:
   Value scaled(Value value, double factor) {
     if (factor == 1) return value;
     builder.setInsertionPointAfterValue(value);
-    return Formula(builder, NameLoc::get(builder.getStringAttr("loss.part"))).scale(value, factor);
+    return Formula(builder, NameLoc::get(builder.getStringAttr(partOfBatch))).scale(value, factor);
   }
 
   PhaseBuilder builder;

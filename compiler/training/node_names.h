@@ -14,12 +14,16 @@
 
 namespace cleave::training {
 
+// The node of a microbatch's loss that is scaled to its part of the batch. The whole batch's step, for which decisions
+// are made, has none, so that its operation gets no name.
+inline constexpr llvm::StringLiteral partOfBatch = "loss.part";
+
 struct NamedOperation {
   mlir::Operation *op;
   std::string name; // each of the function's has another one
 };
-// That of the exported node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others,
-// "node+Op" for those that were added after NameOperations.
+// That of the exported node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the
+// others, "node+Op" for those that were added after NameOperations.
 std::vector<NamedOperation> forwardOperations(mlir::func::FuncOp function);
 
 } // namespace cleave::training

@@ -93,6 +93,7 @@ protected:
         layout.dims[0] = {"dp"}, layout.dims[1] = {"cp"};
         dist::layoutAttr.setArg(function, argument.getArgNumber(), dist::ShardingAttr::get(&context, layout));
       }
+    module->walk([](Operation *op) { place::nodeAttr.remove(op); }); // the decision names no operation
     planner::Decision decision;
     decision.mesh = mesh;
     decision.batchAxes = {"dp"};
