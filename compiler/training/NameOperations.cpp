@@ -65,7 +65,7 @@ struct NameOperations : PassWrapper<NameOperations, OperationPass<ModuleOp>> {
     }
     std::vector<std::string> names;
     for (NamedOperation &named : forwardOperations(model)) {
-      if (named.name == partOfBatch) continue;
+      if (StringRef(named.name).split(':').first == partOfBatch) continue;
       place::nodeAttr.set(named.op, named.name);
       names.push_back(std::move(named.name));
     }
