@@ -1,21 +1,15 @@
-// AbsorbTransposes: a Transpose that feeds a Contract becomes an order of its index arrays.
-//
-//   %t = onnx.Transpose %w {perm = [1, 0]} ; onnx.Contract %x, %t  ([0,1],[1,2] -> [0,2])
-//   becomes onnx.Contract %x, %w  ([0,1],[2,1] -> [0,2])
-//
-// A Transpose that is the only user of a Contract becomes an order of its result.
 #include "compiler/normalize/core_builder.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_ABSORBTRANSPOSES
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
-struct AbsorbTransposes : PassWrapper<AbsorbTransposes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AbsorbTransposes)
-  StringRef getArgument() const final { return "absorb-transposes"; }
-  StringRef getDescription() const final { return "let contractions read transposed operands where they lie"; }
+struct AbsorbTransposes : impl::AbsorbTransposesBase<AbsorbTransposes> {
   void runOnOperation() override {
     getOperation().walk([&](onnx::TransposeOp transpose) {
       auto contract = transpose.getX().getDefiningOp<onnx::ContractOp>();
@@ -42,7 +36,4 @@ struct AbsorbTransposes : PassWrapper<AbsorbTransposes, OperationPass<ModuleOp>>
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAbsorbTransposesPass() { return std::make_unique<AbsorbTransposes>(); }
-
 } // namespace cleave::normalize

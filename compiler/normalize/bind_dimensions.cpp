@@ -1,6 +1,3 @@
-// BindDimensions: symbolic dimensions of @model's arguments become the numbers of the recipe.
-//
-//   func.func @model(%x: tensor<?x20xf32> {onnx.dims = ["batch", ""]})  with batch=8  ->  %x: tensor<8x20xf32>
 #include "compiler/normalize/normalize.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,6 +6,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_BINDDIMENSIONS
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
 std::map<std::string, int64_t> parseDims(ArrayRef<std::string> entries) {
@@ -22,24 +22,15 @@ std::map<std::string, int64_t> parseDims(ArrayRef<std::string> entries) {
   return dims;
 }
 
-struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BindDimensions)
-  BindDimensions() = default;
-  explicit BindDimensions(NormalizeOptions options) : options(std::move(options)) {}
-  BindDimensions(const BindDimensions &other) : PassWrapper(other), options(other.options) {}
-  StringRef getArgument() const final { return "bind-dimensions"; }
-  StringRef getDescription() const final { return "give symbolic dimensions their sizes"; }
-  ListOption<std::string> dims{*this, "dims", llvm::cl::desc("sizes of symbolic dimensions: batch:8,seq:16")};
-  NormalizeOptions options;
-
+struct BindDimensions : impl::BindDimensionsBase<BindDimensions> {
+  using Base::Base;
   void runOnOperation() override {
     auto function = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!function) {
       getOperation().emitError("has no function @model");
       return signalPassFailure();
     }
-    auto sizes = options.dims;
-    for (auto &[name, size] : parseDims(ArrayRef<std::string>(dims))) sizes[name] = size;
+    const auto sizes = parseDims(dims);
     std::string unbound, bad, unknown;
     std::set<std::string> named, known;
     for (BlockArgument argument : function.getArguments()) {
@@ -87,9 +78,4 @@ struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBindDimensionsPass(NormalizeOptions options) {
-  return std::make_unique<BindDimensions>(std::move(options));
-}
-
 } // namespace cleave::normalize

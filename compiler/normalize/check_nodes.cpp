@@ -1,17 +1,15 @@
-// CheckNodes: every onnx.node is what ONNX says that such a node may be, as far as that can be told before dimensions
-// are bound. All faults are in one report. Operators that nothing supports are NormalizeNodes' to report.
 #include "compiler/normalize/check_node.h"
 #include "compiler/normalize/node.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_CHECKNODES
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
-struct CheckNodes : PassWrapper<CheckNodes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CheckNodes)
-  StringRef getArgument() const final { return "check-nodes"; }
-  StringRef getDescription() const final { return "check attributes and operands of every ONNX node"; }
+struct CheckNodes : impl::CheckNodesBase<CheckNodes> {
   void runOnOperation() override {
     constexpr size_t mostReports = 8;
     size_t faults = 0;
@@ -26,7 +24,4 @@ struct CheckNodes : PassWrapper<CheckNodes, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createCheckNodesPass() { return std::make_unique<CheckNodes>(); }
-
 } // namespace cleave::normalize

@@ -20,7 +20,8 @@ namespace cleave::normalize {
 
 // State that rules share over one function: options, and additions to the function when all nodes are done.
 struct FunctionState {
-  const NormalizeOptions &options;
+  BatchNormMode batchNorm;
+  double dropout;                                         // the ratio of every dropout; negative: as exported
   mlir::Value drawKey;                                    // made by the first node that draws
   int64_t draws = 0;                                      // streams given out
   llvm::MapVector<mlir::Attribute, mlir::Value> writes{}; // by parameter: onnx.write at the function's end

@@ -51,21 +51,11 @@ inline bool isSupported(const std::string &domain, const std::string &op, int64_
   return supportOf(domain, op, version) != Support::None;
 }
 
-std::unique_ptr<mlir::Pass> createCheckNodesPass();
-std::unique_ptr<mlir::Pass> createBindDimensionsPass(NormalizeOptions options = {});
-std::unique_ptr<mlir::Pass> createNormalizeNodesPass(NormalizeOptions options = {});
-std::unique_ptr<mlir::Pass> createResizeBatchPass(FixedBatch batch = {});
-std::unique_ptr<mlir::Pass> createFoldConstantsPass();
-std::unique_ptr<mlir::Pass> createPushReshapesPass();
-std::unique_ptr<mlir::Pass> createAbsorbTransposesPass();
-std::unique_ptr<mlir::Pass> createStackExpertsPass();
-std::unique_ptr<mlir::Pass> createSimplifyCorePass();
-std::unique_ptr<mlir::Pass> createEraseDeadCodePass();
-std::unique_ptr<mlir::Pass> createVerifyCorePass();
-
 // The passes of the phase, in order.
 void buildNormalizePipeline(mlir::OpPassManager &passes, const NormalizeOptions &options);
-// Registers the passes and the pipeline `normalize` (dims=batch:8,seq:16 batch-norm=training dropout=0.1) by name.
-void registerNormalizePasses();
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "compiler/normalize/Passes.h.inc"
 
 } // namespace cleave::normalize

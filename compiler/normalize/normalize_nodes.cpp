@@ -1,10 +1,3 @@
-// NormalizeNodes: every onnx.node of @model becomes core ops, in order, by the rule of its operator (rules/) or by
-// ONNX's function body. Shapes are static all along, and what depends on constants alone folds as it is built, so that
-// a Reshape finds its shape known.
-//
-//   %s = onnx.node "Shape"(%x) ... ; %r = onnx.node "Reshape"(%y, %s) ...   ->   %r = onnx.Reshape %y {shape = [8, 64]}
-//
-// Unsupported operators are all listed in one error, with the nodes that use them.
 #include "compiler/normalize/check_node.h"
 #include "compiler/normalize/control_flow.h"
 #include "compiler/normalize/function_bodies.h"
@@ -16,6 +9,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_NORMALIZENODES
+#include "compiler/normalize/Passes.h.inc"
 
 // Whether a standard operator of an early opset is what it is from opset 7 on, which gave operands their broadcasting.
 static bool meansWhatItDoes(const std::string &op, int64_t version) {
@@ -72,18 +68,8 @@ LogicalResult checkSupport(func::FuncOp function) {
   return error;
 }
 
-struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NormalizeNodes)
-  NormalizeNodes() = default;
-  explicit NormalizeNodes(NormalizeOptions options) : options(std::move(options)) {}
-  NormalizeNodes(const NormalizeNodes &other) : PassWrapper(other), options(other.options) {}
-  StringRef getArgument() const final { return "normalize-nodes"; }
-  StringRef getDescription() const final { return "rewrite every ONNX node into core ops"; }
-  Option<std::string> batchNorm{*this, "batch-norm", llvm::cl::desc("as_exported, training or frozen"),
-                                llvm::cl::init("")};
-  Option<double> dropout{*this, "dropout", llvm::cl::desc("ratio of every dropout; negative: as exported"),
-                         llvm::cl::init(-1)};
-  NormalizeOptions options;
+struct NormalizeNodes : impl::NormalizeNodesBase<NormalizeNodes> {
+  using Base::Base;
 
   // Core values for the node's results. False: nodes of a function's body or of a graph of its own stand in front of
   // it.
@@ -129,7 +115,7 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
   }
 
   LogicalResult rewriteAll(func::FuncOp function) {
-    FunctionState state{.options = options, .drawKey = {}, .draws = 0, .writes = {}};
+    FunctionState state{.batchNorm = batchNorm, .dropout = dropout, .drawKey = {}, .draws = 0, .writes = {}};
     Block &block = function.getBody().front();
     for (BlockArgument argument : block.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
@@ -175,9 +161,6 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
   }
 
   void runOnOperation() override {
-    if (batchNorm == "training") options.batchNorm = BatchNormMode::Training;
-    if (batchNorm == "frozen") options.batchNorm = BatchNormMode::Frozen;
-    if (dropout >= 0) options.dropout = dropout;
     auto function = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!function) {
       getOperation().emitError("has no function @model");
@@ -188,9 +171,4 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createNormalizeNodesPass(NormalizeOptions options) {
-  return std::make_unique<NormalizeNodes>(std::move(options));
-}
-
 } // namespace cleave::normalize

@@ -1,20 +1,12 @@
-// PushReshapes: a Reshape that splits a dimension of a product's result splits the operands instead, up to the
-// parameters, which become views of their initializers. What was one dimension (batch * sequence, or heads * width) is
-// then several in the product itself, and each of them can be split over devices.
-//
-//   %w = onnx.read @w : tensor<64x192xf32>                          @w : tensor<64x3x4x16xf32> {original_shape = [64,
-//   192]} %y = onnx.Contract %x, %w : -> tensor<8x32x192xf32>     ->      %y = onnx.Contract %x, %w : ->
-//   tensor<8x32x3x4x16xf32> %z = onnx.Reshape %y {shape = [8, 32, 3, 4, 16]}
-//
-// A split moves through elementwise ops, broadcasts, transposes, slices and products, as long as every path ends where
-// it costs nothing (absorbable): at a parameter, a constant, or another reshape that it undoes. Other users of a value
-// that was split read it through a reshape back, which costs nothing either.
 #include "compiler/normalize/core_builder.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_PUSHRESHAPES
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
 // Dimension `dim` becomes several, of these sizes (none is 1).
@@ -273,10 +265,7 @@ private:
   int budget = 0;
 };
 
-struct PushReshapes : PassWrapper<PushReshapes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PushReshapes)
-  StringRef getArgument() const final { return "push-reshapes"; }
-  StringRef getDescription() const final { return "split the operands of a product instead of its result"; }
+struct PushReshapes : impl::PushReshapesBase<PushReshapes> {
   void runOnOperation() override {
     auto function = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!function) return;
@@ -293,7 +282,4 @@ struct PushReshapes : PassWrapper<PushReshapes, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createPushReshapesPass() { return std::make_unique<PushReshapes>(); }
-
 } // namespace cleave::normalize

@@ -1,13 +1,3 @@
-// ResizeBatch: a model that was exported for a fixed number of samples becomes the same model for another number: for a
-// microbatch, or for the batch that the recipe asks for.
-//
-//   from 8 samples to 2      %x: tensor<8x32xf32>  ->  tensor<2x32xf32>
-//                            Reshape %y {shape = [256, 64]} of tensor<8x32x64xf32>  ->  {shape = [64, 64]}
-//
-// Where the samples lie in a value follows from where they lie in the inputs, op by op, by the factor rules
-// (runtime/base/sharding/samples.h). What does not come from the inputs (a mask repeated for each sample) is made as
-// the op needs it that meets it with what does. An op that needs all samples at once (a mean over them) has no form for
-// fewer, since the number itself may be folded into its constants: it is refused.
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/normalize.h"
 #include "dialects/onnx/result_shape.h"
@@ -19,6 +9,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_RESIZEBATCH
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
 using Samples = dist::SamplePlace;
@@ -168,15 +161,8 @@ private:
   DenseMap<std::pair<Value, std::pair<int64_t, int64_t>>, Value> made;
 };
 
-struct ResizeBatch : PassWrapper<ResizeBatch, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ResizeBatch)
-  ResizeBatch() = default;
-  explicit ResizeBatch(FixedBatch batch) { exported = batch.exported, samples = batch.samples; }
-  ResizeBatch(const ResizeBatch &other) : PassWrapper(other) {}
-  StringRef getArgument() const final { return "resize-batch"; }
-  StringRef getDescription() const final { return "a model of a fixed batch for another number of samples"; }
-  Option<int64_t> exported{*this, "exported", llvm::cl::desc("samples that the model was exported for")};
-  Option<int64_t> samples{*this, "samples", llvm::cl::desc("samples that it is wanted for")};
+struct ResizeBatch : impl::ResizeBatchBase<ResizeBatch> {
+  using Base::Base;
   void runOnOperation() override {
     if (samples == exported) return;
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
@@ -190,7 +176,5 @@ struct ResizeBatch : PassWrapper<ResizeBatch, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createResizeBatchPass(FixedBatch batch) { return std::make_unique<ResizeBatch>(batch); }
 
 } // namespace cleave::normalize

@@ -1,19 +1,3 @@
-// StackExperts: experts that are modules of their own become one expert with stacked weights, as an einsum over all of
-// them would have written it. A mixture of experts is a sum of branches of the same operations, which differ in their
-// weights and in which part of the router's result they are multiplied with:
-//
-//   %g0 = Slice %gate [0:1] ; %y0 = Contract %x, read @experts.0.w ; %s0 = Mul %g0, %y0
-//   %g1 = Slice %gate [1:2] ; %y1 = Contract %x, read @experts.1.w ; %s1 = Mul %g1, %y1
-//   %s = Add %s0, %s1
-//   becomes
-//   %y = Contract %x, read @experts.*.w ; %s = ReduceSum(Mul %gate, %y) over experts
-//
-// Their results may also be stacked (a concatenation of single entries) to be multiplied with the gate and summed
-// after.
-//
-// The stacked parameter knows the tensors it is made of (attribute onnx.pieces: their onnx.param attributes, in order),
-// and is initialized from them and exported as them. Branches that no choice tells apart (the sum of two projections)
-// stay as they are: they are no experts, and nothing is gained by stacking them.
 #include "compiler/normalize/branch_stacker.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,13 +5,12 @@
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_STACKEXPERTS
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
-struct StackExperts : PassWrapper<StackExperts, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(StackExperts)
-  StringRef getArgument() const final { return "stack-experts"; }
-  StringRef getDescription() const final { return "experts that are modules of their own get stacked weights"; }
-
+struct StackExperts : impl::StackExpertsBase<StackExperts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
@@ -123,7 +106,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createStackExpertsPass() { return std::make_unique<StackExperts>(); }
-
 } // namespace cleave::normalize

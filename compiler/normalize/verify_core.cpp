@@ -1,5 +1,3 @@
-// VerifyCore: the border of the normalize phase. Only core ops, persistent reads and writes, and static shapes are
-// left. EraseDeadCode: ops, reads and symbols that nothing needs.
 #include "compiler/normalize/normalize.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -7,12 +5,13 @@
 
 using namespace mlir;
 namespace cleave::normalize {
+
+#define GEN_PASS_DEF_ERASEDEADCODE
+#define GEN_PASS_DEF_VERIFYCORE
+#include "compiler/normalize/Passes.h.inc"
 namespace {
 
-struct EraseDeadCode : PassWrapper<EraseDeadCode, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(EraseDeadCode)
-  StringRef getArgument() const final { return "erase-dead-code"; }
-  StringRef getDescription() const final { return "erase ops and reads whose results nobody uses"; }
+struct EraseDeadCode : impl::EraseDeadCodeBase<EraseDeadCode> {
   void runOnOperation() override {
     getOperation().walk([](func::FuncOp function) {
       if (function.isExternal()) return;
@@ -23,10 +22,7 @@ struct EraseDeadCode : PassWrapper<EraseDeadCode, OperationPass<ModuleOp>> {
   }
 };
 
-struct VerifyCore : PassWrapper<VerifyCore, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyCore)
-  StringRef getArgument() const final { return "verify-core"; }
-  StringRef getDescription() const final { return "check that only core ops of static shape are left"; }
+struct VerifyCore : impl::VerifyCoreBase<VerifyCore> {
   void runOnOperation() override {
     auto function = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!function) {
@@ -52,8 +48,4 @@ struct VerifyCore : PassWrapper<VerifyCore, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createEraseDeadCodePass() { return std::make_unique<EraseDeadCode>(); }
-std::unique_ptr<Pass> createVerifyCorePass() { return std::make_unique<VerifyCore>(); }
-
 } // namespace cleave::normalize

@@ -15,7 +15,7 @@ Value alongChannels(Node &n, Value v, Value x) {
 }
 
 bool trains(Node &n) {
-  switch (n.state.options.batchNorm) {
+  switch (n.state.batchNorm) {
   case BatchNormMode::Training:
     return true;
   case BatchNormMode::Frozen:

@@ -10,7 +10,7 @@ namespace {
 // The ratio of a dropout that is active; 0: it is the identity. Before opset 12 the operator is the identity unless the
 // recipe sets a ratio.
 double ratioOf(Node &n) {
-  if (n.state.options.dropout && !onnx::adapterDropoutAttr.isOn(n.op)) return *n.state.options.dropout;
+  if (n.state.dropout >= 0 && !onnx::adapterDropoutAttr.isOn(n.op)) return n.state.dropout;
   if (n.version() < 12 || !n.has(2) || n.constantReal(2) == 0) return 0;
   return n.has(1) ? n.constantReal(1) : 0.5;
 }

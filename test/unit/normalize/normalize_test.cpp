@@ -100,8 +100,8 @@ TEST_F(Modules, PushedReshapesComputeTheSame) {
   OwningOpRef<ModuleOp> plain = parse(attention), pushed = parse(attention);
   ASSERT_TRUE(plain && pushed);
   PassManager nodes(&context), whole(&context);
-  nodes.addPass(createNormalizeNodesPass());
-  nodes.addPass(createEraseDeadCodePass());
+  nodes.addPass(createNormalizeNodes());
+  nodes.addPass(createEraseDeadCode());
   buildNormalizePipeline(whole, {});
   ASSERT_TRUE(succeeded(nodes.run(*plain)) && succeeded(whole.run(*pushed)));
   std::vector<double> wanted = evaluateModel(*plain), got = evaluateModel(*pushed);
