@@ -70,6 +70,7 @@ namespace cleave {
 void registerPasses() {
   normalize::registerNormalizePasses();
   training::registerTrainingPasses();
+  training::registerTrainingPipeline();
   attention::registerAttentionPasses();
   partition::registerPartitionPasses();
   layout::registerLayoutPasses();
@@ -213,8 +214,8 @@ Status Pipeline::importModel() {
   for (const std::string &note : onnx::exportNotesAttr.of(module.get())) noted.push_back(note);
   dump("import");
   CLEAVE_RETURN_IF_ERROR(run("initialize", [&](OpPassManager &passes) {
-    passes.addPass(training::createInitializeParameters(request.recipe));
-    passes.addPass(training::createAddAdapters(request.recipe));
+    passes.addPass(training::createInitializeParameters({request.recipe}));
+    passes.addPass(training::createAddAdapters({request.recipe}));
   }));
   CLEAVE_RETURN_IF_ERROR(recipe::checkUpdateGlobs(request.recipe, parameterNames(*module)));
   for (std::string &warning : warningsOfParameterTypes(*module)) warned.push_back(std::move(warning));
@@ -318,7 +319,8 @@ Status Pipeline::buildStep(const StepOptions &step) {
         run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); }));
   if (auto note = onnx::fp8NoteAttr.of(module.get())) noted.push_back(note->str());
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
-    return run("precision", [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision(element)); });
+    return run("precision",
+               [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision({element.str()})); });
   return Status::ok();
 }
 

@@ -1,13 +1,3 @@
-// AccumulateGradients: @model, the forward and backward of one microbatch, becomes the step of the whole batch.
-//
-//   1 microbatch    (not of a pipeline) @final = @model, with the mean as "loss"
-//   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
-//                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
-//
-// In fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
-//
-// A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
-// accumulated. What was counted ahead (BuildCount) is zeroed, too.
 #include "compiler/training/fp8/scales.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -18,23 +8,14 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_ACCUMULATEGRADIENTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class AccumulateGradients : public PassWrapper<AccumulateGradients, OperationPass<ModuleOp>> {
+class AccumulateGradients : public impl::AccumulateGradientsBase<AccumulateGradients> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AccumulateGradients)
-  AccumulateGradients() = default;
-  explicit AccumulateGradients(const TrainingOptions &options) {
-    microbatches = options.microbatches;
-    pipeline = options.pipeline;
-  }
-  AccumulateGradients(const AccumulateGradients &other) : PassWrapper(other) {
-    microbatches = other.microbatches.getValue();
-    pipeline = other.pipeline.getValue();
-  }
-  StringRef getArgument() const final { return "accumulate-gradients"; }
-  StringRef getDescription() const final { return "make one step of one or more microbatches"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -51,9 +32,6 @@ public:
     accumulateInto(accumulate);
     addAccumulated(model);
   }
-
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
 
 private:
   SmallVector<FlatSymbolRefAttr> accumulators; // one a result of @model; null: not accumulated
@@ -152,10 +130,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAccumulateGradients(const TrainingOptions &options) {
-  return std::make_unique<AccumulateGradients>(options);
-}
-void registerAccumulateGradients() { PassRegistration<AccumulateGradients>(); }
-
 } // namespace cleave::training

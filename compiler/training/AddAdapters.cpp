@@ -1,17 +1,6 @@
-// AddAdapters: a low-rank adapter beside every product with a weight that the recipe's `lora` names. The adapters
-// train; everything else is frozen, but for what the recipe's `trainable` names.
-//
-//   %y = MatMul(%x, read @"q.weight")
-//   becomes
-//   %y = MatMul(%x, read @"q.weight")
-//   %d = Dropout(%x)                                  only with a `dropout`
-//   %z = Add(%y, Mul(MatMul(MatMul(%d, read @"q.lora_A.weight"), read @"q.lora_B.weight"), alpha / rank))
-//
-// A begins uniform in +-1/sqrt(in) (kaiming_uniform with a = sqrt(5)), B with zeros.
 #include "compiler/training/adapters.h"
 #include "compiler/training/initial_values.h"
 #include "compiler/training/parameter_names.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/names/first_few.h"
@@ -20,6 +9,9 @@
 
 using namespace mlir;
 namespace cleave::training {
+
+#define GEN_PASS_DEF_ADDADAPTERS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 // How the nodes of a graph read one parameter.
@@ -181,13 +173,9 @@ private:
   std::vector<std::string> others;
 };
 
-class AddAdapters : public RecipePass<AddAdapters> {
+class AddAdapters : public impl::AddAdaptersBase<AddAdapters> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AddAdapters)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "add-adapters"; }
-  StringRef getDescription() const final { return "put the recipe's low-rank adapters beside weights"; }
-
+  using Base::Base;
   void runOnOperation() override {
     if (!recipe.lora) return;
     FailureOr<std::vector<Adapter>> adapters = findAdapters(getOperation(), recipe);
@@ -272,8 +260,5 @@ private:
 FailureOr<std::vector<Adapter>> findAdapters(ModuleOp module, const recipe::Recipe &recipe) {
   return AdapterFinder(module, recipe).run();
 }
-
-std::unique_ptr<Pass> createAddAdapters(const recipe::Recipe &recipe) { return std::make_unique<AddAdapters>(recipe); }
-void registerAddAdapters() { PassRegistration<AddAdapters>(); }
 
 } // namespace cleave::training

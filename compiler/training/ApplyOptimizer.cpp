@@ -1,13 +1,6 @@
-// ApplyOptimizer: every gradient of @final updates its parameter and its optimizer state, which become onnx.param
-// symbols named after rule and parameter ("exp_avg/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
-// grad_norm.
-//
-// A parameter of 16 bits and its state stay so, as in PyTorch. The rule computes in fp32 and rounds what it writes, as
-// PyTorch's fused optimizers do.
 #include "compiler/training/fp8/quantized_state.h"
 #include "compiler/training/optimizers.h"
 #include "compiler/training/parameter_groups.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "runtime/plan/row_scales.h"
@@ -17,6 +10,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_APPLYOPTIMIZER
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 Type computedIn(Type element) {
@@ -234,13 +230,9 @@ private:
   }
 };
 
-class ApplyOptimizer : public RecipePass<ApplyOptimizer> {
+class ApplyOptimizer : public impl::ApplyOptimizerBase<ApplyOptimizer> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApplyOptimizer)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "apply-optimizer"; }
-  StringRef getDescription() const final { return "update parameters and optimizer state from the gradients"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -294,10 +286,4 @@ public:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createApplyOptimizer(const recipe::Recipe &recipe) {
-  return std::make_unique<ApplyOptimizer>(recipe);
-}
-void registerApplyOptimizer() { PassRegistration<ApplyOptimizer>(); }
-
 } // namespace cleave::training

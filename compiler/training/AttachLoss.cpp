@@ -1,9 +1,6 @@
-// AttachLoss: @model's results become the loss (sum and weight); labels become its last arguments. Of several losses
-// "loss_sum" is their sum, each divided by its weight, and each is a result of its own: "loss.NAME".
 #include "compiler/training/graph_loss.h"
 #include "compiler/training/label_inputs.h"
 #include "compiler/training/metrics.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -14,17 +11,14 @@ using cleave::onnx::tensorType;
 using cleave::recipe::LossKind;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_ATTACHLOSS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class AttachLoss : public RecipePass<AttachLoss> {
+class AttachLoss : public impl::AttachLossBase<AttachLoss> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AttachLoss)
-  using RecipePass::RecipePass;
-  AttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options) : RecipePass(recipe), options(options) {}
-  StringRef getArgument() const final { return "attach-loss"; }
-  StringRef getDescription() const final { return "make the loss of the recipe the model's result"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<onnx::OnnxDialect>(); }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -50,7 +44,6 @@ public:
   }
 
 private:
-  TrainingOptions options;
   SmallVector<Value> counts;
   std::optional<LabelInputs> labelInputs;
   SmallVector<Compared> compared; // by each loss
@@ -111,8 +104,8 @@ private:
 
   // A microbatch's part, times the microbatches.
   Value meanOf(Formula f, const LossTerms &terms) {
-    const auto microbatches = static_cast<double>(options.microbatches);
-    auto times = [&](Value x) { return microbatches == 1 ? x : f.scale(x, microbatches); };
+    const auto all = static_cast<double>(microbatches);
+    auto times = [&](Value x) { return microbatches == 1 ? x : f.scale(x, all); };
     if (!terms.weight) return times(terms.sum);
     if (terms.weight.getDefiningOp<onnx::ConstantOp>() || microbatches == 1) return f.div(terms.sum, terms.weight);
     auto symbol = FlatSymbolRefAttr::get(&getContext(), countTensor(counts.size()));
@@ -200,8 +193,7 @@ private:
     nameLabels(model, loss);
     if (tensorType(x).getNumElements() != 1)
       return error(model, loss) << "the output must be a scalar, is " << x.getType();
-    GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, options.microbatches,
-                                     options.lossOfBatch);
+    GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, microbatches, lossOfBatch);
     Builder b(&getContext());
     onnx::lossTermsAttr.set(getOperation(), b.getDenseF64ArrayAttr(split.coefficients));
     if (!split.meetsAt.empty()) onnx::lossMeetsAtAttr.set(getOperation(), split.meetsAt);
@@ -314,10 +306,5 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options) {
-  return std::make_unique<AttachLoss>(recipe, options);
-}
-void registerAttachLoss() { PassRegistration<AttachLoss>(); }
 
 } // namespace cleave::training

@@ -1,11 +1,3 @@
-// AverageWeights: with the recipe's `ema` every trained parameter has a moving average in fp32, "ema/NAME", which
-// @evaluate reads in its place. After an update
-//
-//   ema = decay ema + (1 - decay) parameter        in every `every`-th step
-//
-// It begins as the first weights, and the first average is the parameter itself, as in
-// torch.optim.swa_utils.AveragedModel.
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -16,15 +8,14 @@ using cleave::onnx::Formula;
 using cleave::onnx::tensorType;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_AVERAGEWEIGHTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class AverageWeights : public RecipePass<AverageWeights> {
+class AverageWeights : public impl::AverageWeightsBase<AverageWeights> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AverageWeights)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "average-weights"; }
-  StringRef getDescription() const final { return "keep a moving average of the weights, and evaluate it"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -88,8 +79,7 @@ private:
       auto made = onnx::ReadOp::create(builder, read.getLoc(), param.getType(),
                                        FlatSymbolRefAttr::get(builder.getContext(), name));
       Value value = f.cast(made.getValue(), tensorType(read.getValue()).getElementType());
-      for (Operation *op : {made.getOperation(), value.getDefiningOp()})
-        place::setPhase(op, Phase::Forward);
+      for (Operation *op : {made.getOperation(), value.getDefiningOp()}) place::setPhase(op, Phase::Forward);
       read.getValue().replaceAllUsesWith(value);
       read.erase();
     }
@@ -97,10 +87,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAverageWeights(const recipe::Recipe &recipe) {
-  return std::make_unique<AverageWeights>(recipe);
-}
-void registerAverageWeights() { PassRegistration<AverageWeights>(); }
-
 } // namespace cleave::training

@@ -1,14 +1,3 @@
-// BuildBackward: appends the derivative of the loss with respect to every trained parameter, by the gradient facet, in
-// one walk from the last op to the first. Only values that depend on a trained parameter are differentiated.
-//
-//   y = Tanh(x)          forward                    dx = Mul(dy, Sub(1, Mul(y, y)))     backward, at y's location
-//
-// For a pipeline forward ops are numbered (place.at: `origin`) and backward ops bear the number of the op they
-// differentiate. For fp8 a product and those of its gradient bear one number (`place.product`).
-//
-// A parameter that the loss reads only through what is flat (Round, Floor) has the gradient 0, as in PyTorch.
-//
-// A value used several times has its contributions summed (onnx.Sum) when its producer is reached.
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -17,6 +6,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_BUILDBACKWARD
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 // No derivative passes: their results depend on parameters, but flatly.
@@ -24,23 +16,9 @@ bool isFlat(Operation &op) {
   return isa<onnx::StopGradientOp, onnx::SignOp, onnx::FloorOp, onnx::CeilOp, onnx::RoundOp>(op);
 }
 
-class BuildBackward : public PassWrapper<BuildBackward, OperationPass<ModuleOp>> {
+class BuildBackward : public impl::BuildBackwardBase<BuildBackward> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildBackward)
-  BuildBackward() = default;
-  explicit BuildBackward(const TrainingOptions &options) {
-    microbatches = options.microbatches;
-    pipeline = options.pipeline;
-    numberProducts = options.numberProducts;
-  }
-  BuildBackward(const BuildBackward &other) : PassWrapper(other) {
-    microbatches = other.microbatches.getValue();
-    pipeline = other.pipeline.getValue();
-    numberProducts = other.numberProducts.getValue();
-  }
-  StringRef getArgument() const final { return "build-backward"; }
-  StringRef getDescription() const final { return "append the gradients of all trained parameters"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -88,12 +66,6 @@ public:
     });
     eraseDeadOps(model);
   }
-
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
-  Option<bool> numberProducts{*this, "number-products",
-                              llvm::cl::desc("give a product and those of its gradient one number"),
-                              llvm::cl::init(false)};
 
 private:
   static void setOrigin(Operation *op, std::optional<int64_t> origin) {
@@ -209,10 +181,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBuildBackward(const TrainingOptions &options) {
-  return std::make_unique<BuildBackward>(options);
-}
-void registerBuildBackward() { PassRegistration<BuildBackward>(); }
-
 } // namespace cleave::training

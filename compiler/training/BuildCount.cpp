@@ -1,10 +1,3 @@
-// BuildCount: what the loss counts of the whole batch is added up before its microbatches are run.
-//
-//   @model   result "accumulator.loss_count.0" = ReduceSum(%mask)
-//        ->  @count  writes @accumulator.loss_count.0 = onnx.read @accumulator.loss_count.0 + ReduceSum(%mask)
-//
-// A step runs @count for every microbatch, then @accumulate and @final, which read the sums; @final zeroes them
-// (AccumulateGradients). @evaluate knows one microbatch only, and takes M times what that one has.
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -13,17 +6,14 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_BUILDCOUNT
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class BuildCount : public PassWrapper<BuildCount, OperationPass<ModuleOp>> {
+class BuildCount : public impl::BuildCountBase<BuildCount> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildCount)
-  BuildCount() = default;
-  explicit BuildCount(const TrainingOptions &options) { microbatches = options.microbatches; }
-  BuildCount(const BuildCount &other) : PassWrapper(other) { microbatches = other.microbatches.getValue(); }
-  StringRef getArgument() const final { return "build-count"; }
-  StringRef getDescription() const final { return "add up ahead what the loss counts of the whole batch"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -35,8 +25,6 @@ public:
     setStepResults(model, withoutCounts(model));
     if (auto evaluate = getOperation().lookupSymbol<func::FuncOp>("evaluate")) countItself(evaluate);
   }
-
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
 
 private:
   static SmallVector<StepResult> withoutCounts(func::FuncOp function) {
@@ -81,8 +69,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBuildCount(const TrainingOptions &options) { return std::make_unique<BuildCount>(options); }
-void registerBuildCount() { PassRegistration<BuildCount>(); }
-
 } // namespace cleave::training

@@ -1,6 +1,3 @@
-// BuildEvaluate: @evaluate is @model with its loss as it behaves outside training. By the markers of the normalize
-// phase (normalize.h) a dropout becomes its first operand and a batch statistic the running one; nothing is written.
-// The markers are then gone. The recipe's metrics leave @model for @evaluate.
 #include "compiler/training/metrics.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -8,14 +5,13 @@
 
 using namespace mlir;
 namespace cleave::training {
+
+#define GEN_PASS_DEF_BUILDEVALUATE
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class BuildEvaluate : public PassWrapper<BuildEvaluate, OperationPass<ModuleOp>> {
+class BuildEvaluate : public impl::BuildEvaluateBase<BuildEvaluate> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildEvaluate)
-  StringRef getArgument() const final { return "build-evaluate"; }
-  StringRef getDescription() const final { return "clone the model and its loss as they are outside training"; }
-
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -82,8 +78,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBuildEvaluate() { return std::make_unique<BuildEvaluate>(); }
-void registerBuildEvaluate() { PassRegistration<BuildEvaluate>(); }
-
 } // namespace cleave::training

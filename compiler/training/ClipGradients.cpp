@@ -1,10 +1,4 @@
-// ClipGradients: grad_norm is the L2 norm of all gradients together (a tied parameter is one parameter); with clip_norm
-// every gradient is scaled by min(1, clip_norm / (grad_norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does; with
-// clip_value every element is clipped to it, as clip_grad_value_ does. A group of `clip_norms` is clipped by its own
-// norm, and clip_norm is of all other gradients then. The groups of `grad_norms` have a norm of their own, before
-// clipping: grad_norm.attention.
 #include "compiler/training/parameter_names.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -13,15 +7,14 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_CLIPGRADIENTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class ClipGradients : public RecipePass<ClipGradients> {
+class ClipGradients : public impl::ClipGradientsBase<ClipGradients> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ClipGradients)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "clip-gradients"; }
-  StringRef getDescription() const final { return "compute the gradient norm, and clip by it if the recipe says so"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -120,10 +113,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createClipGradients(const recipe::Recipe &recipe) {
-  return std::make_unique<ClipGradients>(recipe);
-}
-void registerClipGradients() { PassRegistration<ClipGradients>(); }
-
 } // namespace cleave::training

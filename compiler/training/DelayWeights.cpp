@@ -1,9 +1,3 @@
-// DelayWeights: gradients are taken at the weights before the last update, as PipeDream-2BW does with two versions of
-// them (Narayanan et al. 2021, section 3.1, arXiv 2006.09503): W(t+1) = W(t) - lr g(W(t-1)), with W(-1) = W(0).
-//
-//   @accumulate, @final   the forward and backward pass read @"previous/w" instead of @w
-//   @final                the update changes @w; what it was becomes @"previous/w"
-//   @evaluate             reads @w, the newest
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "runtime/plan/previous_weights.h"
@@ -11,14 +5,13 @@
 using namespace mlir;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_DELAYWEIGHTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class DelayWeights : public PassWrapper<DelayWeights, OperationPass<ModuleOp>> {
+class DelayWeights : public impl::DelayWeightsBase<DelayWeights> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DelayWeights)
-  StringRef getArgument() const final { return "delay-weights"; }
-  StringRef getDescription() const final { return "take gradients at the weights before the last update"; }
-
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "ApplyOptimizer");
     if (!final) return signalPassFailure();
@@ -66,8 +59,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createDelayWeights() { return std::make_unique<DelayWeights>(); }
-void registerDelayWeights() { PassRegistration<DelayWeights>(); }
-
 } // namespace cleave::training

@@ -1,8 +1,4 @@
-// FreezeRows: rows that the recipe's `frozen_rows` names have the gradient 0, as nn.Embedding's padding_idx has it.
-//
-//   frozen_rows: {"*embed.weight": [0]}      %g  ->  Where(row is 0, 0, %g), rows being entries of dimension 0
 #include "compiler/training/parameter_names.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -11,15 +7,14 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_FREEZEROWS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class FreezeRows : public RecipePass<FreezeRows> {
+class FreezeRows : public impl::FreezeRowsBase<FreezeRows> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FreezeRows)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "freeze-rows"; }
-  StringRef getDescription() const final { return "gradients of the rows that the recipe freezes are 0"; }
-
+  using Base::Base;
   void runOnOperation() override {
     if (recipe.frozenRows.empty()) return;
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
@@ -62,8 +57,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createFreezeRows(const recipe::Recipe &recipe) { return std::make_unique<FreezeRows>(recipe); }
-void registerFreezeRows() { PassRegistration<FreezeRows>(); }
-
 } // namespace cleave::training

@@ -1,14 +1,5 @@
-// InitializeParameters: what the recipe's `init` makes of the weights. With `from_model` they stay as the model's files
-// have them, but for those that a rule names; otherwise every parameter gets a constant (`fill`) or a distribution
-// (`init`) of the first rule that fits, drawn later by the counter-based generator: element i of a parameter is a
-// function of seed, parameter and i only. Running statistics of weights made anew begin as in PyTorch: at mean 0,
-// variance 1.
-//
-//   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
-//   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
 #include "compiler/training/initial_values.h"
 #include "compiler/training/parameter_names.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,19 +7,18 @@
 
 using namespace mlir;
 namespace cleave::training {
+
+#define GEN_PASS_DEF_INITIALIZEPARAMETERS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 struct Fans {
   double in = 0, out = 0;
 };
 
-class InitializeParameters : public RecipePass<InitializeParameters> {
+class InitializeParameters : public impl::InitializeParametersBase<InitializeParameters> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(InitializeParameters)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "initialize-parameters"; }
-  StringRef getDescription() const final { return "give parameters the recipe's initial distributions"; }
-
+  using Base::Base;
   void runOnOperation() override {
     if (recipe.init.fromModel && recipe.init.rules.empty()) return;
     findInputMajor();
@@ -109,10 +99,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createInitializeParameters(const recipe::Recipe &recipe) {
-  return std::make_unique<InitializeParameters>(recipe);
-}
-void registerInitializeParameters() { PassRegistration<InitializeParameters>(); }
-
 } // namespace cleave::training

@@ -1,22 +1,3 @@
-// LowerPrecision: the products of a training step on 16-bit elements, everything else in fp32
-// (docs/reference/precision.md).
-//
-//   %y = onnx.Contract %x, %w : (f32, f32) -> f32        %xl = onnx.Cast %x {to = bf16}
-//                                                        %yl = onnx.Contract %xl, %w : (bf16, bf16) -> bf16
-//                                                        %y = onnx.Cast %yl {to = f32}
-//
-// Low are the operands and results of products: Contract, Conv, ConvGradInput, ConvGradWeight, and of attention where
-// it is one op (ScaledAttention), but for its statistics. A Contract that is the gradient of a parameter gives its sum
-// in fp32, so that gradients are added up, reduced and clipped in fp32; of a convolution's weight it is rounded before
-// that, as in torch.amp: cuDNN has no engine that gives fp32 for 16 bits. Casts stand where they cost least: one a
-// value, right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
-//
-// A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
-// "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written. A version of it
-// that is one update old (DelayWeights) is low only: it becomes what the low parameter was.
-//
-//   onnx.param @w : tensor<64x64xbf16> "parameter"      onnx.param @"master/w" : tensor<64x64xf32> "optimizer_state"
-//   onnx.write @"master/w", %new                        onnx.write @w, (onnx.Cast %new {to = bf16})
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "mlir/IR/IRMapping.h"
@@ -25,6 +6,9 @@
 
 using namespace mlir;
 namespace cleave::training {
+
+#define GEN_PASS_DEF_LOWERPRECISION
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 Type elementOf(Value value) {
@@ -192,15 +176,9 @@ private:
   }
 };
 
-class LowerPrecision : public PassWrapper<LowerPrecision, OperationPass<ModuleOp>> {
+class LowerPrecision : public impl::LowerPrecisionBase<LowerPrecision> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerPrecision)
-  LowerPrecision() = default;
-  explicit LowerPrecision(StringRef element) { type = element.str(); }
-  LowerPrecision(const LowerPrecision &other) : PassWrapper(other) { type = other.type.getValue(); }
-  StringRef getArgument() const final { return "lower-precision"; }
-  StringRef getDescription() const final { return "products on 16-bit elements, master weights in fp32"; }
-
+  using Base::Base;
   void runOnOperation() override {
     low = llvm::StringSwitch<FloatType>(type.getValue())
               .Case("bf16", BFloat16Type::get(&getContext()))
@@ -213,8 +191,6 @@ public:
     for (auto function : getOperation().getOps<func::FuncOp>()) FunctionLowering(function, low).run();
     lowerParameters();
   }
-
-  Option<std::string> type{*this, "type", llvm::cl::desc("bf16 or f16"), llvm::cl::init("bf16")};
 
 private:
   FloatType low;
@@ -313,8 +289,5 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLowerPrecision(StringRef element) { return std::make_unique<LowerPrecision>(element); }
-void registerLowerPrecision() { PassRegistration<LowerPrecision>(); }
 
 } // namespace cleave::training

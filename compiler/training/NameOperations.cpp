@@ -7,6 +7,9 @@ using namespace mlir;
 
 namespace cleave::training {
 
+#define GEN_PASS_DEF_NAMEOPERATIONS
+#include "compiler/training/Passes.h.inc"
+
 std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
   struct Node {
     size_t main = 0; // index of the operation that does most of the arithmetic
@@ -51,11 +54,7 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
 
 namespace {
 
-struct NameOperations : PassWrapper<NameOperations, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NameOperations)
-  StringRef getArgument() const final { return "name-operations"; }
-  StringRef getDescription() const final { return "name the forward operations for the decision"; }
-
+struct NameOperations : impl::NameOperationsBase<NameOperations> {
   void runOnOperation() final {
     ModuleOp module = getOperation();
     auto model = module.lookupSymbol<func::FuncOp>("model");
@@ -74,8 +73,4 @@ struct NameOperations : PassWrapper<NameOperations, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createNameOperations() { return std::make_unique<NameOperations>(); }
-void registerNameOperations() { PassRegistration<NameOperations>(); }
-
 } // namespace cleave::training

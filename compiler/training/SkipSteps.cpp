@@ -1,20 +1,4 @@
-// SkipSteps: a skipped step leaves parameters and optimizer state as they were. In fp16 a step is skipped when its
-// gradients overflow, and the loss scale follows (torch.amp.GradScaler.update):
-//
-//   finite    scale * growth after `interval` finite steps in a row, else the same
-//   overflow  scale * backoff, the step counts as skipped
-//
-// With the recipe's `skip_outliers` a step is skipped when its gradient norm is NaN or above `factor` times the running
-// mean, except in the first `warmup` steps:
-//
-//   mean = decay mean + (1 - decay) min(norm, factor mean)           in steps of a finite norm
-//
-// bias-corrected as in Adam. A norm that stays high becomes the usual one.
-//
-// The gradient norm is infinite or NaN when any element is, and every device has it, so all decide alike without
-// communication. Results: loss_scale (fp16), which the next step uses, and skipped, the number of steps skipped so far.
 #include "compiler/training/loss_scale.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -24,6 +8,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_SKIPSTEPS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -32,15 +19,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // correction), and the number of steps in both.
 constexpr StringLiteral meanName = "outliers.mean", weightName = "outliers.weight", countName = "outliers.steps";
 
-class SkipSteps : public RecipePass<SkipSteps> {
+class SkipSteps : public impl::SkipStepsBase<SkipSteps> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SkipSteps)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "skip-steps"; }
-  StringRef getDescription() const final {
-    return "no update where gradients overflowed or are unusual; adapt the loss scale";
-  }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -146,8 +127,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createSkipSteps(const recipe::Recipe &recipe) { return std::make_unique<SkipSteps>(recipe); }
-void registerSkipSteps() { PassRegistration<SkipSteps>(); }
-
 } // namespace cleave::training

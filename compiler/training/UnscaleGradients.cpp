@@ -1,6 +1,3 @@
-// UnscaleGradients: undoes ScaleLoss in @final, before the gradients' norm is taken and they are clipped: every
-// gradient is multiplied by 1 / loss_scale, in fp32. The scale is a power of two unless the recipe says otherwise, so
-// nothing is rounded.
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -10,14 +7,13 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_UNSCALEGRADIENTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class UnscaleGradients : public PassWrapper<UnscaleGradients, OperationPass<ModuleOp>> {
+class UnscaleGradients : public impl::UnscaleGradientsBase<UnscaleGradients> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(UnscaleGradients)
-  StringRef getArgument() const final { return "unscale-gradients"; }
-  StringRef getDescription() const final { return "divide the gradients by the loss scale"; }
-
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -42,8 +38,4 @@ public:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createUnscaleGradients() { return std::make_unique<UnscaleGradients>(); }
-void registerUnscaleGradients() { PassRegistration<UnscaleGradients>(); }
-
 } // namespace cleave::training

@@ -1,19 +1,16 @@
-// VerifyTraining: what every phase after training relies on. Stands at the end of the phase; a failure is a fault of
-// Cleave, not of the model.
 #include "compiler/training/metrics.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 
 using namespace mlir;
 namespace cleave::training {
+
+#define GEN_PASS_DEF_VERIFYTRAINING
+#include "compiler/training/Passes.h.inc"
 namespace {
 
-class VerifyTraining : public PassWrapper<VerifyTraining, OperationPass<ModuleOp>> {
+class VerifyTraining : public impl::VerifyTrainingBase<VerifyTraining> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyTraining)
-  StringRef getArgument() const final { return "verify-training"; }
-  StringRef getDescription() const final { return "check the training step's functions, phases and writes"; }
-
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     for (StringRef name : {"final", "evaluate"})
@@ -71,8 +68,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createVerifyTraining() { return std::make_unique<VerifyTraining>(); }
-void registerVerifyTraining() { PassRegistration<VerifyTraining>(); }
-
 } // namespace cleave::training

@@ -1,25 +1,5 @@
-// QuantizeProducts: the products of a training in fp8 that multiply by a weight, and their gradients, on 8 bits
-// (Micikevicius et al.: FP8 Formats for Deep Learning, 2022; as Transformer Engine and torchao do): inputs and weights
-// in e4m3, gradients in e5m2, each tensor with one scale.
-//
-//   %y = onnx.Contract %x, %w      ->   %qx = onnx.Cast (%x * %sx) {to = f8E4M3FN}      saturates
-//                                       %qw = onnx.Cast (bf16(%w) * %sw) {to = f8E4M3FN}
-//                                       %r = onnx.Contract %qx, %qw : (f8E4M3FN, f8E4M3FN) -> bf16
-//                                       %y = f32(%r) * (1 / %sx * 1 / %sw)
-//   %dx = onnx.Contract %dy, %w    ->   the same with %qdy in f8E5M2 and %qw
-//   %dw = onnx.Contract %x, %dy    ->   the same with %qx and %qdy, in f32
-//
-// With delayed scaling the scales are persistent (scales.h), and a function that is differentiated also gives each
-// tensor's amax. All products of one weight share scales: the steps of a recurrence, the layers that a weight ties.
-// With current scaling a scale is made of the tensor's own amax.
-//
-// A product and those of its gradient bear one number, `place.product` (BuildBackward).
-//
-// All other products stay for LowerPrecision: those of two activations (attention), and those by weights that are kept
-// (weight_products.h). The module attribute onnx.fp8 says which.
 #include "compiler/training/fp8/scales.h"
 #include "compiler/training/fp8/weight_products.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "llvm/ADT/StringSet.h"
@@ -28,6 +8,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_QUANTIZEPRODUCTS
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 // An operand of a product on 8 bits. The backward pass rounds a weight again rather than keep it: it may have been
@@ -198,13 +181,9 @@ std::string noteOf(int64_t quantized, const std::map<std::string, std::string> &
   return text;
 }
 
-class QuantizeProducts : public RecipePass<QuantizeProducts> {
+class QuantizeProducts : public impl::QuantizeProductsBase<QuantizeProducts> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(QuantizeProducts)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "quantize-products"; }
-  StringRef getDescription() const final { return "products of weights on floats of 8 bits, with scales"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
@@ -225,10 +204,4 @@ public:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createQuantizeProducts(const recipe::Recipe &recipe) {
-  return std::make_unique<QuantizeProducts>(recipe);
-}
-void registerQuantizeProducts() { PassRegistration<QuantizeProducts>(); }
-
 } // namespace cleave::training

@@ -1,15 +1,4 @@
-// UpdateScales: at the end of a step in fp8 with delayed scaling, the amax of each quantized tensor (of all
-// microbatches, devices and products of the weight) takes the place of the oldest in its history, and its scale becomes
-// that of the history's largest (scales.h). A largest that is no number, infinite or 0 leaves the scale as it is.
-//
-//   results "fp8.amax.input/W" = %a, %b   ->   %h = onnx.read @"fp8.history.input/W", but for max(%a, %b) at
-//                                                   onnx.read @fp8.position
-//                                              write @"fp8.history.input/W", %h
-//                                              write @"fp8.scale.input/W", 448 / 2^margin / max(%h)
-//
-// An amax that is no number enters as 0: it says nothing of the next steps.
 #include "compiler/training/fp8/scales.h"
-#include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "llvm/ADT/MapVector.h"
@@ -18,6 +7,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
+
+#define GEN_PASS_DEF_UPDATESCALES
+#include "compiler/training/Passes.h.inc"
 namespace {
 
 class ScaleUpdate {
@@ -75,13 +67,9 @@ private:
   }
 };
 
-class UpdateScales : public RecipePass<UpdateScales> {
+class UpdateScales : public impl::UpdateScalesBase<UpdateScales> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(UpdateScales)
-  using RecipePass::RecipePass;
-  StringRef getArgument() const final { return "update-scales"; }
-  StringRef getDescription() const final { return "the scales of fp8 for the next step"; }
-
+  using Base::Base;
   void runOnOperation() override {
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
@@ -101,10 +89,4 @@ public:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createUpdateScales(const recipe::Recipe &recipe) {
-  return std::make_unique<UpdateScales>(recipe);
-}
-void registerUpdateScales() { PassRegistration<UpdateScales>(); }
-
 } // namespace cleave::training

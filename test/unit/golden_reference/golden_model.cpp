@@ -74,7 +74,7 @@ Status GoldenModel::build(const std::string &name, const training::TrainingOptio
   mlir::PassManager passes(context.get());
   normalize::buildNormalizePipeline(passes, normalized);
   if (backwardOnly) {
-    passes.addPass(training::createAttachLoss(recipe));
+    passes.addPass(training::createAttachLoss({recipe}));
     passes.addPass(training::createBuildBackward({}));
   } else {
     training::buildTrainingPipeline(passes, recipe, options);
