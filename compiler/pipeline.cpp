@@ -304,11 +304,11 @@ Status Pipeline::buildStep(const StepOptions &step) {
                                      .pipeline = step.staged};
   training.onForward = [&](OpPassManager &passes) {
     if (step.sequenceBlocks > 1) {
-      passes.addPass(attention::createRecognizeAttention(step.sequenceBlocks));
+      passes.addPass(attention::createRecognizeAttention({step.sequenceBlocks}));
       passes.addPass(attention::createBalanceSequence());
     } else if (step.libraryAttention) {
       bool every = request.recipe.attention == recipe::Attention::Library;
-      passes.addPass(attention::createNameAttention({.keyMultiple = every ? 1 : attention::keysOfEveryVersion}));
+      passes.addPass(attention::createNameAttention({every ? 1 : attention::keysOfEveryVersion}));
     }
     passes.addPass(attention::createGuardEmptyRows());
   };

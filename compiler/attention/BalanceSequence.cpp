@@ -1,14 +1,3 @@
-// BalanceSequence: the sequence of causal attention in head-tail order, so that every device of a ring has as much to
-// do. With n = 2 blocks, 2n = 4 chunks:
-//
-//   as it comes   [0 1 | 2 3]     block 0 sees 3 of 10 pairs of chunks, block 1 sees 7
-//   head-tail     [0 3 | 1 2]     both see 5
-//
-// Operations do not care in which order a dimension lies if they treat all its entries alike, so it is enough to
-// permute what comes from outside along it: inputs and labels, position tables, indices. The walk over all dimensions
-// that belong to the sequence stops, and everything stays as it comes, where an operation does care (a shift by one
-// position, a running sum), where the order would be seen from outside, and where random numbers are drawn along it,
-// which go by the global index.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/sequence_layout.h"
 #include "dialects/onnx/formula.h"
@@ -21,6 +10,9 @@ using cleave::dist::FactorRule;
 using cleave::onnx::tensorType;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_BALANCESEQUENCE
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 // All dimensions of one function that are indexed by the sequence.
@@ -114,11 +106,7 @@ private:
   SmallVector<Entry> open, found;
 };
 
-struct BalanceSequence : PassWrapper<BalanceSequence, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BalanceSequence)
-  StringRef getArgument() const override { return "balance-sequence"; }
-  StringRef getDescription() const override { return "the sequence of causal attention in head-tail order"; }
-
+struct BalanceSequence : impl::BalanceSequenceBase<BalanceSequence> {
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model) return;
@@ -157,16 +145,5 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBalanceSequence() { return std::make_unique<BalanceSequence>(); }
-
-void registerAttentionPasses() {
-  registerPass([] { return createRecognizeAttention(2); });
-  registerPass([] { return createBalanceSequence(); });
-  registerPass([] { return createExpandAttention(); });
-  registerPass([] { return createNameAttention({}); });
-  registerPass([] { return createWriteOutAttention(); });
-  registerPass([] { return createGuardEmptyRows(); });
-}
 
 } // namespace cleave::attention

@@ -1,15 +1,3 @@
-// ExpandAttention: Attention and AttentionGrad become core ops on the blocks of a sequence: ring attention. A turn is
-// one step of the ring (attention.h has the formulas).
-//
-//   %out, %max, %sum = onnx.Attention %q, %k, %v {blocks = 2}
-//   ->  turn 0: block p of the queries meets block p of the keys;  %k1 = onnx.Roll %k0 {dim = 0, distance = 1}
-//       turn 1: block p of the queries meets block p - 1 of the keys
-//
-// Causal attention has the sequence in head-tail order (BalanceSequence; "zigzag" elsewhere): block p is the chunks p
-// and 2n - 1 - p. After turn 0 the mask hides half of every pair of blocks, and only the device decides which half:
-//
-//   tail of the queries x head of the keys                                     always visible
-//   keys from an earlier device (p' < p): head x head    from a later one: tail x tail     visible; the rest is hidden
 #include "compiler/attention/attention.h"
 #include "compiler/attention/block_attention.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +8,9 @@ using cleave::onnx::Formula;
 using cleave::onnx::tensorType;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_EXPANDATTENTION
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 bool travels(SequenceDims dims) { return dims.key >= 0 && dims.query < 0; }
@@ -208,11 +199,7 @@ private:
   SmallVector<int64_t> wanted;
 };
 
-struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandAttention)
-  StringRef getArgument() const override { return "expand-attention"; }
-  StringRef getDescription() const override { return "attention becomes core ops on blocks of the sequence"; }
-
+struct ExpandAttention : impl::ExpandAttentionBase<ExpandAttention> {
   void runOnOperation() override {
     bool headTail = onnx::headTailAttr.isOn(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -249,7 +236,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createExpandAttention() { return std::make_unique<ExpandAttention>(); }
-
 } // namespace cleave::attention

@@ -1,11 +1,3 @@
-// GuardEmptyRows: a softmax row without any key divides 0 by 0, and exporters replace the NaN afterwards, which leaves
-// its gradient NaN. This pass changes the maximum and the sum of such a row, so that its gradient is 0 as well.
-//
-//   m = ReduceMax x;  e = Exp(x - Broadcast m);  s = ReduceSum e;  p = e / Broadcast s;  p' = Where(IsNaN p, 0, p)
-//   ->  empty = (m <= lowest / 2);  readers of m read Where(empty, 0, m), readers of s read Where(empty, 1, s)
-//
-// A row is empty when its maximum is -inf or near the type's lowest number: PyTorch 2.15 exports
-// scaled_dot_product_attention with a mask of the lowest number where PyTorch itself masks with -inf.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/formula.h"
@@ -14,6 +6,9 @@
 using namespace mlir;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_GUARDEMPTYROWS
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 // Replaces the uses of `value` except those in `exceptions`, which compute the replacement from it.
@@ -21,11 +16,7 @@ void replaceUsesExcept(Value value, Value replacement, ArrayRef<Operation *> exc
   value.replaceUsesWithIf(replacement, [&](OpOperand &use) { return !llvm::is_contained(exceptions, use.getOwner()); });
 }
 
-struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(GuardEmptyRows)
-  StringRef getArgument() const final { return "guard-empty-rows"; }
-  StringRef getDescription() const final { return "a softmax without any key is 0, and so is its gradient"; }
-
+struct GuardEmptyRows : impl::GuardEmptyRowsBase<GuardEmptyRows> {
   void runOnOperation() override {
     SmallVector<Softmax> guarded;
     getOperation().walk([&](onnx::ExpOp exp) {
@@ -51,7 +42,4 @@ struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createGuardEmptyRows() { return std::make_unique<GuardEmptyRows>(); }
-
 } // namespace cleave::attention

@@ -1,13 +1,3 @@
-// NameAttention: from the core ops of softmax attention to the one operation that libraries have
-// (onnx.ScaledAttention).
-//
-//   s = Contract q, k;  x = s * scale + mask;  p = softmax(x) in core ops;  out = Contract p, v
-//   ->  out, stats = onnx.ScaledAttention q, k, v [, bias] {scale, causal}
-//
-// Masks: a causal table becomes the attribute; any other, additive or boolean, one bias of the size it has before it is
-// repeated. A bias that depends on a trained parameter (relative positions that are learned) is no mask: no library
-// gives its gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities
-// somebody else reads.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
@@ -18,6 +8,9 @@ using namespace mlir;
 using cleave::onnx::tensorType;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_NAMEATTENTION
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 // A score this low gives exp(..) = 0 beside every score that training reaches. `lowest`: what such scores become, which
@@ -348,14 +341,8 @@ private:
   bool causal = false;
 };
 
-struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NameAttention)
-  NameAttention() = default;
-  explicit NameAttention(LibraryAttention given) : limits(given) {}
-  NameAttention(const NameAttention &other) : PassWrapper(other), limits(other.limits) {}
-  StringRef getArgument() const override { return "name-attention"; }
-  StringRef getDescription() const override { return "softmax attention becomes the operation that libraries have"; }
-
+struct NameAttention : impl::NameAttentionBase<NameAttention> {
+  using Base::Base;
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model) {
@@ -370,15 +357,12 @@ struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>())) {
       auto softmax = matchSoftmax(exp);
       if (!softmax) continue;
-      NameCandidate candidate(*softmax, limits, trained);
+      NameCandidate candidate(*softmax, {.keyMultiple = keyMultiple, .featureMultiple = featureMultiple}, trained);
       if (candidate.match()) candidate.build();
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))
       if (isOpTriviallyDead(&op)) op.erase();
   }
-
-private:
-  LibraryAttention limits;
 };
 
 } // namespace
@@ -387,7 +371,5 @@ bool LibraryAttention::takes(int64_t queries, int64_t keys, int64_t features) co
   return features % featureMultiple == 0 && features <= mostFeatures && keys % keyMultiple == 0 &&
          (queries > 1 || keys > 1); // no single position
 }
-
-std::unique_ptr<Pass> createNameAttention(LibraryAttention limits) { return std::make_unique<NameAttention>(limits); }
 
 } // namespace cleave::attention

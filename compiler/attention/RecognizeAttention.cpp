@@ -1,8 +1,3 @@
-// RecognizeAttention: from the core ops of softmax attention to one onnx.Attention (attention.h). From the softmax the
-// graph is walked back through everything that has one entry for every pair of query and key, forward to the product
-// with the values; what has only a query or only a key dimension, or neither, becomes an operand. Masks therefore need
-// no patterns of their own: additive, boolean, padded, biased, scaled before or after, they are whatever is found
-// between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
@@ -16,6 +11,9 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_RECOGNIZEATTENTION
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 // A score this low gives exp(..) = 0 beside every score that training reaches.
@@ -298,14 +296,8 @@ private:
   bool isProduct = false;
 };
 
-struct RecognizeAttention : PassWrapper<RecognizeAttention, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RecognizeAttention)
-  RecognizeAttention() = default;
-  explicit RecognizeAttention(int64_t count) { blocks = count; }
-  RecognizeAttention(const RecognizeAttention &other) : PassWrapper(other) { blocks = other.blocks.getValue(); }
-  StringRef getArgument() const override { return "recognize-attention"; }
-  StringRef getDescription() const override { return "softmax attention becomes one operation"; }
-
+struct RecognizeAttention : impl::RecognizeAttentionBase<RecognizeAttention> {
+  using Base::Base;
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model) {
@@ -336,12 +328,8 @@ private:
       return;
     }
   }
-
-  Option<int64_t> blocks{*this, "blocks", llvm::cl::desc("blocks of the sequence, one a device"), llvm::cl::init(2)};
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createRecognizeAttention(int64_t blocks) { return std::make_unique<RecognizeAttention>(blocks); }
 
 } // namespace cleave::attention

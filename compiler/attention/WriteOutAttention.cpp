@@ -1,10 +1,3 @@
-// WriteOutAttention: ScaledAttention and its gradient as products and a softmax again, in fp32, for the reference
-// graph: what a library computes is compared with this.
-//
-//   x = scale * q k^T + bias, -inf where a causal mask hides;  m = max x;  l = sum exp(x - m);  stats = m + log l
-//   out = exp(x - stats) v
-//   backward (Dao et al. 2022, algorithm 4): p = exp(x - stats);  dv = p^T do;  dp = do v^T
-//            dx = p * (dp - sum of do * out over the features);  dq = scale * dx k;  dk = scale * dx^T q
 #include "compiler/attention/attention.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,6 +8,9 @@ using cleave::onnx::Formula;
 using cleave::onnx::tensorType;
 
 namespace cleave::attention {
+#define GEN_PASS_DEF_WRITEOUTATTENTION
+#include "compiler/attention/Passes.h.inc"
+
 namespace {
 
 // Index letters of the products.
@@ -102,11 +98,7 @@ private:
   double scale = 1;
 };
 
-struct WriteOutAttention : PassWrapper<WriteOutAttention, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(WriteOutAttention)
-  StringRef getArgument() const override { return "write-out-attention"; }
-  StringRef getDescription() const override { return "attention as one operation becomes products and a softmax"; }
-
+struct WriteOutAttention : impl::WriteOutAttentionBase<WriteOutAttention> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
@@ -125,7 +117,4 @@ struct WriteOutAttention : PassWrapper<WriteOutAttention, OperationPass<ModuleOp
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createWriteOutAttention() { return std::make_unique<WriteOutAttention>(); }
-
 } // namespace cleave::attention

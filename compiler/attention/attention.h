@@ -2,12 +2,6 @@
 // and written out again as blocks that travel round a ring of devices. Only steps whose sequence is split go this way;
 // in all others attention stays the core ops that the exporter wrote, or becomes a library's (below).
 //
-//   RecognizeAttention   before the backward pass is built
-//       s = Contract q, k;  x = s + mask;  p = softmax(x) in core ops;  out = Contract p, v
-//       ->  out, max, sum = onnx.Attention q, k, v, positions {score = scale, mask; weigh = dropout, p * v}
-//   BalanceSequence      causal attention: the sequence in head-tail order, so that all devices have as much to do
-//   ExpandAttention      after the training phase: Attention and AttentionGrad become core ops on blocks
-//
 // With `blocks` = n the sequence is cut into n blocks, one a device of mesh axis cp. All tensors get a leading
 // dimension of n, which PropagateShardings splits over cp; onnx.Roll along it is one message to the next device:
 //
@@ -26,12 +20,6 @@
 
 namespace cleave::attention {
 
-// `blocks`: into how many blocks the sequence will be cut. Attention whose sequence does not divide evenly, or that is
-// written in a form not known here, stays as it is (and every device then has all of its keys).
-std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
-std::unique_ptr<mlir::Pass> createBalanceSequence();
-std::unique_ptr<mlir::Pass> createExpandAttention();
-
 // The limits of a library's attention (docs/internals/gpu.md).
 // Every version of the library takes attention with this many keys or a multiple; some want other numbers padded.
 inline constexpr int64_t keysOfEveryVersion = 128;
@@ -42,24 +30,8 @@ struct LibraryAttention {
   bool takes(int64_t queries, int64_t keys, int64_t features) const;
 };
 
-// Attention by a library, on GPUs in 16 bits, where the sequence is not split over a ring:
-//
-//   NameAttention        before the backward pass is built: out, stats = onnx.ScaledAttention q, k, v [, bias]; what
-//   the
-//                        library does not take stays as it is
-//   WriteOutAttention    of a copy of the step, for the reference executor: products and a softmax again
-std::unique_ptr<mlir::Pass> createNameAttention(LibraryAttention limits);
-std::unique_ptr<mlir::Pass> createWriteOutAttention();
-
-// Softmax that some exporters guard, before the backward pass is built:
-//
-//   p' = Where(IsNaN p, 0, p)      a row without any key has scores of -inf alone, and p is 0 / 0 there
-//
-// GuardEmptyRows takes 0 for the largest score of such a row and 1 for its sum: p is 0, and so is its gradient, where
-// that of p' would be NaN.
-std::unique_ptr<mlir::Pass> createGuardEmptyRows();
-
-// For cleave-opt: --recognize-attention="blocks=2" --balance-sequence --expand-attention
-void registerAttentionPasses();
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "compiler/attention/Passes.h.inc"
 
 } // namespace cleave::attention

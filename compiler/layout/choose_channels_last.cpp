@@ -1,15 +1,3 @@
-// ChooseChannelsLast: marks the operations whose tensors have their channels last.
-//
-// Tensors that operations without an order of their own connect (Relu, Add, Pad, pools ...) have one order together.
-// With channels last they save what the library would move within each convolution, its activations once, and cost what
-// is transposed where they meet operations that know channels first only:
-//
-//   %y = onnx.Conv %x, %w          saves the bytes of %x and %y
-//   %r = onnx.Relu %y
-//   %f = onnx.Reshape %r           costs the bytes of %r
-//
-// A group of tensors has its channels last if that costs no more than it saves. Reductions, Broadcasts and constants
-// take either order, and products read through transposes, so they cost nothing.
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "dialects/onnx/channels_last.h"
@@ -19,6 +7,9 @@
 
 using namespace mlir;
 namespace cleave::layout {
+#define GEN_PASS_DEF_CHOOSECHANNELSLAST
+#include "compiler/layout/Passes.h.inc"
+
 namespace {
 
 // An operation that reads a value through a Transpose for nothing.
@@ -133,31 +124,15 @@ private:
   llvm::DenseMap<const void *, Price> prices;
 };
 
-class ChooseChannelsLast : public PassWrapper<ChooseChannelsLast, OperationPass<ModuleOp>> {
+class ChooseChannelsLast : public impl::ChooseChannelsLastBase<ChooseChannelsLast> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChooseChannelsLast)
-  explicit ChooseChannelsLast(Convolutions which) { convolutions = which; }
-  ChooseChannelsLast(const ChooseChannelsLast &other) : PassWrapper(other) {
-    convolutions = other.convolutions.getValue();
-  }
-  StringRef getArgument() const final { return "choose-channels-last"; }
-  StringRef getDescription() const final { return "mark operations whose tensors have their channels last"; }
+  using Base::Base;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && function.getSymName() != "model") Chooser(function.front(), convolutions).run();
   }
-
-  Option<Convolutions> convolutions{
-      *this, "of", llvm::cl::desc("convolutions that want it"), llvm::cl::init(Convolutions::Low),
-      llvm::cl::values(clEnumValN(Convolutions::Float, "float", "of every element type"),
-                       clEnumValN(Convolutions::Low, "low", "of 16 bits"),
-                       clEnumValN(Convolutions::Rounded, "rounded", "of 16 and of 32 bits"))};
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createChooseChannelsLast(Convolutions which) {
-  return std::make_unique<ChooseChannelsLast>(which);
-}
 
 } // namespace cleave::layout

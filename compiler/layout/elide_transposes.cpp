@@ -1,11 +1,3 @@
-// ElideTransposes: transposes that undo each other go, and equal ones are made once.
-//
-//   Transpose(Transpose(x, [0, 3, 1, 2]), [0, 2, 3, 1])   ->  x
-//   Transpose(x : 64x32x1x1, [0, 2, 3, 1])                ->  Reshape(x) : 64x1x1x32
-//   Reshape(Reshape(x))                                   ->  Reshape(x), or x if it has that shape
-//
-// A weight that is transposed for the forward pass is transposed again for the backward pass: the copy need not be kept
-// between them, and of a pipeline's stage that would be one for every microbatch on its way.
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "compiler/partition/layouts.h"
@@ -16,6 +8,9 @@
 
 using namespace mlir;
 namespace cleave::layout {
+#define GEN_PASS_DEF_ELIDETRANSPOSES
+#include "compiler/layout/Passes.h.inc"
+
 namespace {
 
 // The value of the Transpose or Reshape, made with less; null if it is as simple as it can be.
@@ -80,10 +75,7 @@ void elide(Block &block) {
     if (isa<onnx::TransposeOp, onnx::ReshapeOp>(op) && op.use_empty()) op.erase();
 }
 
-struct ElideTransposes : PassWrapper<ElideTransposes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ElideTransposes)
-  StringRef getArgument() const final { return "elide-transposes"; }
-  StringRef getDescription() const final { return "transposes that undo each other go, equal ones are made once"; }
+struct ElideTransposes : impl::ElideTransposesBase<ElideTransposes> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && hasChannelsLast(function.front())) elide(function.front());
@@ -91,7 +83,4 @@ struct ElideTransposes : PassWrapper<ElideTransposes, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createElideTransposes() { return std::make_unique<ElideTransposes>(); }
-
 } // namespace cleave::layout

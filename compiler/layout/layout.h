@@ -2,10 +2,6 @@
 // libraries' kernels want them. A model is imported, trained, planned and split with channels first; these passes run
 // on the local functions of the split, so that the reference graph and the planner know nothing of them.
 //
-//   ChooseChannelsLast   marks the operations whose tensors have their channels last: `onnx.compute_channels_last`
-//   PlaceChannelsLast    each of them computes in that order, between two transposes
-//   ElideTransposes      transposes that undo each other go; those of dimensions of one element become reshapes
-//
 //   %y = onnx.Conv %x, %w                          %xl = onnx.Transpose %x {perm = [0, 2, 3, 1]}
 //   %r = onnx.Relu %y                       ->     %wl = onnx.Transpose %w {perm = [0, 2, 3, 1]}
 //   %z = onnx.Conv %r, %v                          %yl = onnx.Conv %xl, %wl {channels_last, weight_channels_last}
@@ -25,14 +21,11 @@ enum class Convolutions {
   Rounded // of 16 and of 32 bits: GPUs whose products of fp32 round to TF32, on the same engines
 };
 
-std::unique_ptr<mlir::Pass> createChooseChannelsLast(Convolutions which);
-// `weights`: weights of convolutions have their input channels last, too (GPUs); oneDNN has an order of its own.
-std::unique_ptr<mlir::Pass> createPlaceChannelsLast(bool weights);
-std::unique_ptr<mlir::Pass> createElideTransposes();
-
-// The three, in order.
+// The passes of the phase, in order. `weights`: weights of convolutions have their input channels last, too.
 void buildLayoutPipeline(mlir::OpPassManager &manager, Convolutions which, bool weights);
 
-void registerLayoutPasses();
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "compiler/layout/Passes.h.inc"
 
 } // namespace cleave::layout

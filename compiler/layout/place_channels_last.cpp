@@ -1,12 +1,3 @@
-// PlaceChannelsLast: an operation that is marked computes with its channels last, between transposes.
-//
-//   %y = onnx.ReduceSum %x {axes = [0, 2, 3]}      %xl = onnx.Transpose %x {perm = [0, 2, 3, 1]}
-//        {onnx.compute_channels_last}       ->     %y = onnx.ReduceSum %xl {axes = [0, 1, 2]}
-//
-//   %y = onnx.Broadcast %b {dims = [1],            %yl = onnx.Broadcast %b {dims = [3], shape = [8, 32, 32, 64]}
-//        shape = [8, 64, 32, 32]}           ->     %y = onnx.Transpose %yl {perm = [0, 3, 1, 2]}
-//
-// With `weights` a convolution's weight has its input channels last, too.
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "dialects/onnx/channels_last.h"
@@ -16,6 +7,9 @@
 
 using namespace mlir;
 namespace cleave::layout {
+#define GEN_PASS_DEF_PLACECHANNELSLAST
+#include "compiler/layout/Passes.h.inc"
+
 namespace {
 
 using Dims = SmallVector<int64_t>;
@@ -183,23 +177,15 @@ private:
   bool weights;
 };
 
-class PlaceChannelsLast : public PassWrapper<PlaceChannelsLast, OperationPass<ModuleOp>> {
+class PlaceChannelsLast : public impl::PlaceChannelsLastBase<PlaceChannelsLast> {
 public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PlaceChannelsLast)
-  explicit PlaceChannelsLast(bool ofWeights) { weights = ofWeights; }
-  PlaceChannelsLast(const PlaceChannelsLast &other) : PassWrapper(other) { weights = other.weights.getValue(); }
-  StringRef getArgument() const final { return "place-channels-last"; }
-  StringRef getDescription() const final { return "marked operations compute with their channels last"; }
+  using Base::Base;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && failed(Placer(function, weights).run())) return signalPassFailure();
   }
-
-  Option<bool> weights{*this, "weights", llvm::cl::desc("weights of convolutions, too"), llvm::cl::init(true)};
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createPlaceChannelsLast(bool weights) { return std::make_unique<PlaceChannelsLast>(weights); }
 
 } // namespace cleave::layout

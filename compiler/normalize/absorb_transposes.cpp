@@ -4,9 +4,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_ABSORBTRANSPOSES
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 struct AbsorbTransposes : impl::AbsorbTransposesBase<AbsorbTransposes> {

@@ -6,9 +6,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_BINDDIMENSIONS
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 std::map<std::string, int64_t> parseDims(ArrayRef<std::string> entries) {

@@ -4,9 +4,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_CHECKNODES
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 struct CheckNodes : impl::CheckNodesBase<CheckNodes> {

@@ -9,7 +9,6 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_NORMALIZENODES
 #include "compiler/normalize/Passes.h.inc"
 

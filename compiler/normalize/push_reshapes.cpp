@@ -4,9 +4,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_PUSHRESHAPES
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 // Dimension `dim` becomes several, of these sizes (none is 1).

@@ -9,9 +9,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_RESIZEBATCH
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 using Samples = dist::SamplePlace;

@@ -4,10 +4,10 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_SIMPLIFYCORE
 #define GEN_PASS_DEF_FOLDCONSTANTS
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 // Replaces every core op that `better` knows something better for; one walk, each op once.

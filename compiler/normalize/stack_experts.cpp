@@ -5,9 +5,9 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_STACKEXPERTS
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 struct StackExperts : impl::StackExpertsBase<StackExperts> {

@@ -5,10 +5,10 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-
 #define GEN_PASS_DEF_ERASEDEADCODE
 #define GEN_PASS_DEF_VERIFYCORE
 #include "compiler/normalize/Passes.h.inc"
+
 namespace {
 
 struct EraseDeadCode : impl::EraseDeadCodeBase<EraseDeadCode> {

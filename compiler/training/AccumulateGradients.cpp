@@ -8,9 +8,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_ACCUMULATEGRADIENTS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class AccumulateGradients : public impl::AccumulateGradientsBase<AccumulateGradients> {

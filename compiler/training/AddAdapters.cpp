@@ -9,9 +9,9 @@
 
 using namespace mlir;
 namespace cleave::training {
-
 #define GEN_PASS_DEF_ADDADAPTERS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 // How the nodes of a graph read one parameter.

@@ -10,9 +10,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_APPLYOPTIMIZER
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 Type computedIn(Type element) {

@@ -11,9 +11,9 @@ using cleave::onnx::tensorType;
 using cleave::recipe::LossKind;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_ATTACHLOSS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class AttachLoss : public impl::AttachLossBase<AttachLoss> {

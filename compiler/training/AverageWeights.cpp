@@ -8,9 +8,9 @@ using cleave::onnx::Formula;
 using cleave::onnx::tensorType;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_AVERAGEWEIGHTS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class AverageWeights : public impl::AverageWeightsBase<AverageWeights> {

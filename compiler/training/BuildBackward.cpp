@@ -6,9 +6,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_BUILDBACKWARD
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 // No derivative passes: their results depend on parameters, but flatly.

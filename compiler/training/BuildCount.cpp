@@ -6,9 +6,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_BUILDCOUNT
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class BuildCount : public impl::BuildCountBase<BuildCount> {

@@ -5,9 +5,9 @@
 
 using namespace mlir;
 namespace cleave::training {
-
 #define GEN_PASS_DEF_BUILDEVALUATE
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class BuildEvaluate : public impl::BuildEvaluateBase<BuildEvaluate> {

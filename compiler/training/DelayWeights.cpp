@@ -5,9 +5,9 @@
 using namespace mlir;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_DELAYWEIGHTS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class DelayWeights : public impl::DelayWeightsBase<DelayWeights> {

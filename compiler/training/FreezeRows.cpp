@@ -7,9 +7,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_FREEZEROWS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class FreezeRows : public impl::FreezeRowsBase<FreezeRows> {

@@ -7,9 +7,9 @@
 
 using namespace mlir;
 namespace cleave::training {
-
 #define GEN_PASS_DEF_INITIALIZEPARAMETERS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 struct Fans {

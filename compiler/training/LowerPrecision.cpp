@@ -6,9 +6,9 @@
 
 using namespace mlir;
 namespace cleave::training {
-
 #define GEN_PASS_DEF_LOWERPRECISION
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 Type elementOf(Value value) {

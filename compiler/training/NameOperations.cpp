@@ -6,7 +6,6 @@
 using namespace mlir;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_NAMEOPERATIONS
 #include "compiler/training/Passes.h.inc"
 

@@ -8,7 +8,6 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_SCALELOSS
 #include "compiler/training/Passes.h.inc"
 

@@ -8,9 +8,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_SKIPSTEPS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -4,9 +4,9 @@
 
 using namespace mlir;
 namespace cleave::training {
-
 #define GEN_PASS_DEF_VERIFYTRAINING
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 class VerifyTraining : public impl::VerifyTrainingBase<VerifyTraining> {

@@ -55,7 +55,7 @@ LogicalResult putChannelsLast(ModuleOp module, bool weights) {
     if (layout::isConvolution(op) || layout::isPool(op)) onnx::channelsLastAttr.set(op);
   });
   PassManager passes(module.getContext());
-  passes.addPass(layout::createPlaceChannelsLast(weights));
+  passes.addPass(layout::createPlaceChannelsLast({weights}));
   passes.addPass(layout::createElideTransposes());
   return passes.run(module);
 }

@@ -8,9 +8,9 @@ using namespace mlir;
 using cleave::onnx::Formula;
 
 namespace cleave::training {
-
 #define GEN_PASS_DEF_QUANTIZEPRODUCTS
 #include "compiler/training/Passes.h.inc"
+
 namespace {
 
 // An operand of a product on 8 bits. The backward pass rounds a weight again rather than keep it: it may have been

@@ -41,7 +41,7 @@ protected:
     training::TrainingOptions options;
     if (blocks > 1)
       options.onForward = [&](OpPassManager &forward) {
-        forward.addPass(createRecognizeAttention(blocks));
+        forward.addPass(createRecognizeAttention({blocks}));
         if (balance) forward.addPass(createBalanceSequence());
       };
     if (named)
@@ -163,7 +163,7 @@ TEST_P(RingAttention, isRecognised) {
   ASSERT_TRUE(module);
   ASSERT_TRUE(succeeded(verify(*module)));
   PassManager passes(&context);
-  passes.addPass(createRecognizeAttention(2));
+  passes.addPass(createRecognizeAttention({2}));
   ASSERT_TRUE(succeeded(passes.run(*module)));
   int attentions = 0, causal = 0;
   module->walk([&](onnx::AttentionOp op) { ++attentions, causal += op.getCausal(); });
