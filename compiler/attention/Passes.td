@@ -64,8 +64,8 @@ def GuardEmptyRows : Pass<"guard-empty-rows", "::mlir::ModuleOp"> {
   let summary = "a softmax without any key is 0, and so is its gradient";
   let description = [{
     A softmax row without any key divides 0 by 0, and exporters replace the NaN afterwards, which leaves its gradient
-    NaN. Before the backward pass is built, this pass changes the maximum and the sum of such a row, so that its gradient
-    is 0 as well.
+    NaN. Before the backward pass is built, this pass changes the maximum and the sum of such a row, so that its
+    gradient is 0 as well.
 
         m = ReduceMax x;  e = Exp(x - Broadcast m);  s = ReduceSum e;  p = e / Broadcast s;  p' = Where(IsNaN p, 0, p)
         ->  empty = (m <= lowest / 2);  readers of m read Where(empty, 0, m), readers of s read Where(empty, 1, s)
@@ -88,8 +88,8 @@ def ExpandAttention : Pass<"expand-attention", "::mlir::ModuleOp"> {
     Causal attention has the sequence in head-tail order (BalanceSequence; "zigzag" elsewhere): block p is the chunks p
     and 2n - 1 - p. After turn 0 the mask hides half of every pair of blocks, and only the device decides which half:
 
-        tail of the queries x head of the keys                                    always visible
-        keys from an earlier device (p' < p): head x head    from a later one: tail x tail    visible; the rest is hidden
+        tail of the queries x head of the keys                                   always visible
+        keys from an earlier device (p' < p): head x head    from a later one: tail x tail   visible; the rest is hidden
   }];
 }
 

@@ -1,12 +1,3 @@
-// ApplyDecision: what the planner decided, written on the module.
-//
-//   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, dist.update_sharding = #dist.sharding<"[{dp},{tp}]">}
-//   %y = onnx.Contract %x, %w {dist.factors = #dist.factors<[dp], [tp], []>,
-//                              place.at = #place.at<phase = forward, segment = 3, recompute = true>}   for Recompute
-//
-// A decision is made for @final; the other functions hold the same forward operations under the same names. It names
-// each operation of NameOperations that computes something, and no operation that there is not. PropagateShardings
-// splits the rest: what later passes added, and what a microbatch of one sample has in another form.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/training/node_names.h"
@@ -18,17 +9,14 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_APPLYDECISION
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
-struct ApplyDecision : PassWrapper<ApplyDecision, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApplyDecision)
-  ApplyDecision() = default;
+struct ApplyDecision : impl::ApplyDecisionBase<ApplyDecision> {
+  using Base::Base;
   explicit ApplyDecision(planner::Decision decided) : decision(std::move(decided)), given(true) {}
-  ApplyDecision(const ApplyDecision &other) : PassWrapper(other), decision(other.decision), given(other.given) {}
-
-  StringRef getArgument() const override { return "apply-decision"; }
-  StringRef getDescription() const override { return "write the planner's decision on the module"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<DistDialect>(); }
 
   void runOnOperation() override {
     if (!given && failed(readFile())) return signalPassFailure();
@@ -166,7 +154,6 @@ private:
 
   planner::Decision decision;
   bool given = false;
-  Option<std::string> file{*this, "file", llvm::cl::desc("a decision as text (planner/decision.h)")};
 };
 
 } // namespace
@@ -174,6 +161,5 @@ private:
 std::unique_ptr<Pass> createApplyDecision(planner::Decision decision) {
   return std::make_unique<ApplyDecision>(std::move(decision));
 }
-std::unique_ptr<Pass> createApplyDecision() { return std::make_unique<ApplyDecision>(); }
 
 } // namespace cleave::partition

@@ -1,15 +1,3 @@
-// AssignStages: every op of a pipelined step gets the stage it runs on; runs on the whole, unsplit functions.
-//
-//   @accumulate  forward ops: the decision's stage, never before that of an operand. Backward ops: the stage of the
-//                forward op they differentiate (`origin`), never after that of a backward operand, so that
-//                values cross stages forward in the forward phase and backward in the backward phase. Values that
-//                belong to no stage (floating_values.h) get none.
-//   @final       becomes @update: all microbatches are accumulated, so what is left reads the accumulators
-//   @evaluate    as the forward phase
-//
-// A parameter that several stages read has a gradient in parts: each rank accumulates its own part (an accumulator of
-// its own), @update adds them. Contributions of one later stage to a value's gradient are summed there, to be sent as
-// one.
 #include "compiler/partition/floating_values.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
@@ -20,6 +8,9 @@
 using namespace mlir;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_ASSIGNSTAGES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 class StageAssignment {
@@ -269,16 +260,9 @@ private:
   DenseMap<int64_t, Operation *> originals; // forward ops by `origin`
 };
 
-struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AssignStages)
-  AssignStages() = default;
-  explicit AssignStages(std::vector<int> ranks) : rankOfStage(std::move(ranks)) {}
-  AssignStages(const AssignStages &other) : PassWrapper(other), rankOfStage(other.rankOfStage) { ranks = other.ranks; }
-  StringRef getArgument() const override { return "assign-stages"; }
-  StringRef getDescription() const override { return "say on which pipeline stage every op runs"; }
-
+struct AssignStages : impl::AssignStagesBase<AssignStages> {
+  using Base::Base;
   void runOnOperation() override {
-    if (rankOfStage.empty()) rankOfStage.assign(ranks.begin(), ranks.end());
     ModuleOp module = getOperation();
     auto accumulate = module.lookupSymbol<func::FuncOp>("accumulate"),
          final = module.lookupSymbol<func::FuncOp>("final"), evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
@@ -287,7 +271,7 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
       return signalPassFailure();
     }
     makeUpdate(final, SymbolTable(module));
-    auto stages = static_cast<int64_t>(rankOfStage.size());
+    auto stages = static_cast<int64_t>(ranks.size());
     StageAssignment assignment(accumulate);
     if (failed(assignment.run(stages))) return signalPassFailure();
     assignment.sumWhereMade();
@@ -297,11 +281,7 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
     if (evaluate && failed(StageAssignment(evaluate).run(stages))) return signalPassFailure();
   }
 
-  ListOption<int> ranks{*this, "ranks", llvm::cl::desc("the rank of every stage")};
-
 private:
-  std::vector<int> rankOfStage;
-
   // accumulator + this microbatch's value -> accumulator; of an amax of fp8 the larger of both.
   static void makeUpdate(func::FuncOp final, const SymbolTable &symbols) {
     for (auto read : llvm::make_early_inc_range(final.getOps<onnx::ReadOp>())) {
@@ -335,10 +315,10 @@ private:
       auto read = adds ? add->getOperand(0).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp();
       if (!read || read.getParamAttr() != write.getParamAttr())
         return write.emitOpError("does not add to its accumulator");
-      auto parts = assignment.partsOf(add->getOperand(1), static_cast<int64_t>(rankOfStage.size()) - 1);
+      auto parts = assignment.partsOf(add->getOperand(1), static_cast<int64_t>(ranks.size()) - 1);
       std::map<int, onnx::ParamOp> ofRank{};
       for (auto &[stage, terms] : parts) {
-        int rank = rankOfStage[stage];
+        int rank = ranks[stage];
         onnx::ParamOp &own = ofRank[rank];
         if (!own) own = ofRank.size() == 1 ? accumulator : anotherFor(accumulator, rank, symbols);
         accumulateInto(add, write, own, assignment.sumOf(add, terms, stage), stage, assignment);
@@ -404,10 +384,5 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAssignStages() { return std::make_unique<AssignStages>(); }
-std::unique_ptr<Pass> createAssignStages(std::vector<int> rankOfStage) {
-  return std::make_unique<AssignStages>(std::move(rankOfStage));
-}
 
 } // namespace cleave::partition

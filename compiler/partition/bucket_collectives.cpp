@@ -1,10 +1,3 @@
-// BucketCollectives: many small collectives of one kind and group become few large ones. Gradients are reduced in the
-// order in which the backward pass makes them, each bucket as soon as its last gradient exists, so that reductions run
-// beside the rest of the backward pass; scalar reductions (the parts of a norm) and the gathers of updated parameters
-// are joined in the same way.
-//
-//   %g1 = ...   %g2 = ...   all_reduce %g1   all_reduce %g2   update
-//   ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = #dist.collective<all_reduce>, axes = ["dp"]}   update
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/policy.h"
@@ -15,6 +8,9 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_BUCKETCOLLECTIVES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 constexpr int64_t never = std::numeric_limits<int64_t>::max();
@@ -139,26 +135,14 @@ private:
   std::vector<Bucket> closed;
 };
 
-struct BucketCollectives : PassWrapper<BucketCollectives, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BucketCollectives)
-  explicit BucketCollectives(int64_t bucketBytes) { bytes = bucketBytes; }
-  BucketCollectives(const BucketCollectives &other) : PassWrapper(other) {}
-  StringRef getArgument() const override { return "bucket-collectives"; }
-  StringRef getDescription() const override { return "join collectives of one kind and group"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<DistDialect>(); }
-
+struct BucketCollectives : impl::BucketCollectivesBase<BucketCollectives> {
+  using Base::Base;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal()) Bucketing(function, bytes).run();
   }
-
-  Option<int64_t> bytes{*this, "bytes", llvm::cl::desc("largest bucket"), llvm::cl::init(policy::bucketBytes)};
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createBucketCollectives(int64_t bucketBytes) {
-  return std::make_unique<BucketCollectives>(bucketBytes);
-}
 
 } // namespace cleave::partition

@@ -1,25 +1,3 @@
-// BuildRoutines: which function runs when, as the module attribute `place.routines` that becomes Program.routines.
-//
-//   microbatches=4, @accumulate and @final, no pipeline:
-//     step      accumulate m0, accumulate m1, accumulate m2, final m3
-//     evaluate  evaluate m0
-//   and where the loss has counts of the whole batch, before all: count m0, count m1, count m2, count m3
-//   1f1b over two ranks, the first one's row:
-//     step      forward.0 m0 slot 0, forward.0 m1 slot 1, backward.0 m0 slot 0, forward.0 m2 slot 0, ..., update
-//     evaluate  evaluate.0 m0
-//   pipedream-2bw over two ranks, three microbatches, the first one's row:
-//     fill      forward.0 m0 slot 0
-//     step      forward.0 m1 slot 1, backward.0 m0 slot 0, forward.0 m2 slot 2, backward.0 m1 slot 1,
-//               forward.0.ahead m0 slot 0 (of the next step), backward.0 m2 slot 2, update
-//     drain     the same without what is ahead: a last step
-//
-// A slot is one copy of what a stage keeps of a microbatch: taken by the forward, free after the last backward part;
-// the lowest free one is taken. A value that is ahead must lie where the next step looks for it, which is where the
-// fill has put it: nobody else holds that slot then. A value that passes over stages, or from one stage to another of
-// the same rank, may be on its way as long as the earlier stage of the two holds the microbatch: so many message
-// buffers it gets. To the next rank two for each value are enough, which is what the runtime takes. The attribute:
-// {name, program, fragments = [@...], microbatches, slots}, one a program; `ahead` has the places of actions of the
-// next step, if there are any.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "dialects/place/Place.h"
@@ -28,6 +6,9 @@
 using namespace mlir;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_BUILDROUTINES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 using planner::ActionKind;
@@ -80,19 +61,11 @@ private:
   int64_t most = 0;
 };
 
-struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildRoutines)
-  BuildRoutines() = default;
+struct BuildRoutines : impl::BuildRoutinesBase<BuildRoutines> {
+  using Base::Base;
   BuildRoutines(int64_t count, std::optional<planner::PipelineSchedule> table) : table(std::move(table)) {
     microbatches = count;
   }
-  BuildRoutines(const BuildRoutines &other) : PassWrapper(other), table(other.table) {
-    microbatches = other.microbatches.getValue();
-    schedule = other.schedule.getValue();
-  }
-  StringRef getArgument() const override { return "build-routines"; }
-  StringRef getDescription() const override { return "say which function runs when"; }
-
   void runOnOperation() override {
     if (failed(makeTable())) return signalPassFailure();
     symbols.emplace(getOperation());
@@ -103,9 +76,6 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
     for (const Routine &routine : routines) attributes.push_back(routine.attribute(builder));
     place::routinesAttr.set(getOperation(), builder.getArrayAttr(attributes));
   }
-
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<std::string> schedule{*this, "schedule", llvm::cl::desc("a pipeline's schedule (schedule)")};
 
 private:
   std::optional<planner::PipelineSchedule> table;
@@ -272,7 +242,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createBuildRoutines() { return std::make_unique<BuildRoutines>(); }
 std::unique_ptr<Pass> createBuildRoutines(int64_t microbatches, std::optional<planner::PipelineSchedule> table) {
   return std::make_unique<BuildRoutines>(microbatches, std::move(table));
 }

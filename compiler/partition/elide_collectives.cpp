@@ -1,14 +1,3 @@
-// ElideCollectives: removes collectives whose work is undone or already done.
-//
-//   own_part(all_gather(x, tp, dim 0), tp, dim 0)  ->  x            and the other way round
-//   all_reduce(all_reduce(x, tp), dp)              ->  all_reduce(x, [dp, tp]), if the inner has no other use
-//   a collective over one device                   ->  its operand
-//   own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size; so of a constant
-//                                                  that is one value repeated
-//   own_part(Mul(x, y), tp, dim 0)                 ->  Mul(own_part(x), own_part(y)), if nobody reads it whole
-//   Add(all_to_all(x), all_to_all(y))              ->  all_to_all(Add(x, y)), if nobody else reads them: the terms of a
-//                                                  gradient, which would be kept in both splits; so of what gathers
-//                                                  and of sums
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "dialects/place/Place.h"
@@ -17,6 +6,9 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_ELIDECOLLECTIVES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 template <typename Outer, typename Inner> Value undone(Outer outer) {
@@ -25,11 +17,7 @@ template <typename Outer, typename Inner> Value undone(Outer outer) {
   return same ? inner.getX() : Value();
 }
 
-struct ElideCollectives : PassWrapper<ElideCollectives, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ElideCollectives)
-  StringRef getArgument() const override { return "elide-collectives"; }
-  StringRef getDescription() const override { return "remove collectives whose work is undone or already done"; }
-
+struct ElideCollectives : impl::ElideCollectivesBase<ElideCollectives> {
   void runOnOperation() override {
     FailureOr<Mesh> mesh = meshOf(getOperation());
     if (failed(mesh)) return signalPassFailure();
@@ -165,7 +153,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createElideCollectives() { return std::make_unique<ElideCollectives>(); }
-
 } // namespace cleave::partition

@@ -1,9 +1,3 @@
-// MaterializeCollectives: from global tensors with layouts to the tensors of one device; every dist.reshard becomes the
-// collectives (or cuts) that carry it out.
-//
-//   %y = dist.reshard %x from "[{},{}] partial(tp)" to "[{tp},{}]" : tensor<8x64xf32>
-//   ->  %y = dist.reduce_scatter %x {axes = ["tp"], dim = 0, reduce = #dist.reduction<sum>, why = ...} : 8x64 -> 4x64
-//   (tp=2)
 #include "compiler/partition/collective_reasons.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/local_attributes.h"
@@ -14,6 +8,9 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_MATERIALIZECOLLECTIVES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 struct Materialization {
@@ -169,12 +166,7 @@ private:
   }
 };
 
-struct MaterializeCollectives : PassWrapper<MaterializeCollectives, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MaterializeCollectives)
-  StringRef getArgument() const override { return "materialize-collectives"; }
-  StringRef getDescription() const override { return "global types become local ones, reshards collectives"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<DistDialect>(); }
-
+struct MaterializeCollectives : impl::MaterializeCollectivesBase<MaterializeCollectives> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Mesh> mesh = meshOf(module);
@@ -195,7 +187,4 @@ struct MaterializeCollectives : PassWrapper<MaterializeCollectives, OperationPas
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createMaterializeCollectives() { return std::make_unique<MaterializeCollectives>(); }
-
 } // namespace cleave::partition

@@ -1,6 +1,5 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
-#include "mlir/Pass/PassRegistry.h"
 
 namespace cleave::partition {
 
@@ -11,8 +10,8 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
   planner::Decision onMesh = decision;
   onMesh.mesh = mesh;
   manager.addPass(createApplyDecision(std::move(onMesh)));
-  if (table) manager.addPass(createAssignStages(table->rankOfStage));
-  manager.addPass(createRecompute(decision.exceptLast));
+  if (table) manager.addPass(createAssignStages({{table->rankOfStage.begin(), table->rankOfStage.end()}}));
+  manager.addPass(createRecompute({decision.exceptLast}));
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
@@ -22,19 +21,6 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
   manager.addPass(createBucketCollectives());
   manager.addPass(createBuildRoutines(decision.microbatches, table));
   manager.addPass(createVerifyPartition());
-}
-
-void registerPartitionPasses() {
-  mlir::registerPass([] { return createApplyDecision(); });
-  mlir::registerPass([] { return createRecompute(); });
-  mlir::registerPass([] { return createPropagateShardings(); });
-  mlir::registerPass([] { return createMaterializeCollectives(); });
-  mlir::registerPass([] { return createElideCollectives(); });
-  mlir::registerPass([] { return createBucketCollectives(); });
-  mlir::registerPass([] { return createAssignStages(); });
-  mlir::registerPass([] { return createSplitStages(); });
-  mlir::registerPass([] { return createBuildRoutines(); });
-  mlir::registerPass([] { return createVerifyPartition(); });
 }
 
 } // namespace cleave::partition

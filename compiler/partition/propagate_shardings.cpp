@@ -1,12 +1,3 @@
-// PropagateShardings: from the forward operations' factor splits and the persistent tensors' home layouts to a split of
-// every operation and a layout of every value, with dist.reshard where a value is needed otherwise than it came out.
-//
-//   %dy : [{dp},{},{tp}]   %w : [{},{tp}]      (%y = Contract %x, %w with factors b=dp, n=tp)
-//   %dx = Contract %dy, %w    takes b=dp, n=tp from its operands: n is reduced, so %dx is partial(tp)
-//   %dw = Contract %x, %dy    b is reduced: partial(dp), wanted as [{dp},{tp}] by the optimizer under ZeRO
-//
-// A partial sum passes through forward operations where the planner said so, elsewhere through operations that are
-// linear in it and do not make it larger, as long as it has one use; before any other use it is reduced, once.
 #include "compiler/partition/choose_split.h"
 #include "compiler/partition/layout_hints.h"
 #include "compiler/partition/layout_versions.h"
@@ -18,6 +9,9 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_PROPAGATESHARDINGS
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 class Propagation {
@@ -283,14 +277,7 @@ private:
   std::vector<std::pair<Operation *, SmallVector<Value>>> pendingOperands;
 };
 
-struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PropagateShardings)
-  StringRef getArgument() const override { return "propagate-shardings"; }
-  StringRef getDescription() const override { return "give every op its split and every value its layout"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<DistDialect, onnx::OnnxDialect>();
-  }
-
+struct PropagateShardings : impl::PropagateShardingsBase<PropagateShardings> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Mesh> mesh = meshOf(module);
@@ -313,7 +300,4 @@ struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<Module
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createPropagateShardings() { return std::make_unique<PropagateShardings>(); }
-
 } // namespace cleave::partition

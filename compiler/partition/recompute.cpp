@@ -1,14 +1,3 @@
-// Recompute: the backward pass computes segments of the forward pass again instead of keeping what they made. A segment
-// is what the decision gave one number (place.at: `segment`), on one pipeline stage; of it those are computed again
-// that are marked so (`recompute`). An operation that the decision does not know is what its operands are. Values that
-// flow from segment to segment are kept. Marked operations that the backward pass needs are cloned in front of the
-// first one there that needs one.
-//
-//   forward   x0 -[segment 1]-> x1 -[segment 2]-> x2 -> loss          kept: x0, x1
-//   backward  clones of segment 2 from x1, its gradients, then clones of segment 1 from x0, its gradients
-//
-// A later stage reads what it was sent, not a clone. Clones are `recomputed`, of their segment's number: codegen does
-// not run them together with the forward pass.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
@@ -19,6 +8,9 @@
 using namespace mlir;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_RECOMPUTE
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
 // Costs nothing to make again and holds nothing.
@@ -203,13 +195,8 @@ private:
   DenseMap<Segment, Operation *> firstUser; // in the backward pass
 };
 
-struct Recompute : PassWrapper<Recompute, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Recompute)
-  explicit Recompute(bool keepsLast) { exceptLast = keepsLast; }
-  Recompute(const Recompute &other) : PassWrapper(other) { exceptLast = other.exceptLast.getValue(); }
-  StringRef getArgument() const override { return "recompute"; }
-  StringRef getDescription() const override { return "compute activations again in the backward pass"; }
-
+struct Recompute : impl::RecomputeBase<Recompute> {
+  using Base::Base;
   void runOnOperation() override {
     ModuleOp module = getOperation();
     func::FuncOp keeping;
@@ -234,13 +221,8 @@ struct Recompute : PassWrapper<Recompute, OperationPass<ModuleOp>> {
       });
     }
   }
-
-  Option<bool> exceptLast{*this, "except-last", llvm::cl::desc("not of a step's last microbatch"),
-                          llvm::cl::init(false)};
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createRecompute(bool exceptLast) { return std::make_unique<Recompute>(exceptLast); }
 
 } // namespace cleave::partition

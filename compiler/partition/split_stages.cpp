@@ -1,15 +1,3 @@
-// SplitStages: a pipelined step becomes one function for each stage and part, on local shapes.
-//
-//   @accumulate  -> @forward.S, @backward.S (or @backward_input.S and @backward_weight.S where the schedule halves it)
-//   @accumulate_last, where there is one -> @forward.S.last, ...
-//   @update      -> @update.R, one a rank
-//   @count       -> @count.R, each the same: every rank counts for itself what its stages read
-//   @evaluate    -> @evaluate.S; a rank's last one has the loss, summed over pp
-//   Where steps run into each other (two versions of the weights): @forward.S.ahead, which reads the newest weights
-//   where @forward.S reads those before the last update
-//
-// See split_step.h and split_update.h for how; stages.h for how it is written. A persistent tensor is held by the ranks
-// whose stages read it, optimizer state by those that hold its parameter.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/split_step.h"
@@ -19,43 +7,27 @@
 using namespace mlir;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_SPLITSTAGES
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
-struct SplitStages : PassWrapper<SplitStages, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitStages)
-  SplitStages() = default;
-  explicit SplitStages(const planner::PipelineSchedule &table) : rankOfStage(table.rankOfStage) {
+struct SplitStages : impl::SplitStagesBase<SplitStages> {
+  using Base::Base;
+  explicit SplitStages(const planner::PipelineSchedule &table) {
+    ranks = table.rankOfStage;
     ahead = table.weightVersions > 1;
-    halved.resize(rankOfStage.size());
+    halved.resize(ranks.size());
     for (const auto &row : table.rows)
       for (const planner::ScheduledAction &action : row)
         if (action.kind == planner::ActionKind::BackwardWeight) halved[action.stage] = true;
   }
-  SplitStages(const SplitStages &other) : PassWrapper(other), rankOfStage(other.rankOfStage), halved(other.halved) {
-    ranks = other.ranks;
-    halves = other.halves.getValue();
-    ahead = other.ahead.getValue();
-  }
-  StringRef getArgument() const override { return "split-stages"; }
-  StringRef getDescription() const override { return "cut a pipelined step by stages"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<dist::DistDialect, onnx::OnnxDialect>();
-  }
-
   void runOnOperation() override {
-    if (rankOfStage.empty()) {
-      rankOfStage.assign(ranks.begin(), ranks.end());
-      halved.assign(rankOfStage.size(), halves);
-    }
+    if (halved.empty()) halved.assign(ranks.size(), halves);
     if (failed(split())) signalPassFailure();
   }
 
-  ListOption<int> ranks{*this, "ranks", llvm::cl::desc("the rank of every stage")};
-  Option<bool> halves{*this, "halves", llvm::cl::desc("backward passes in two halves"), llvm::cl::init(false)};
-  Option<bool> ahead{*this, "ahead", llvm::cl::desc("steps run into each other"), llvm::cl::init(false)};
-
 private:
-  std::vector<int> rankOfStage;
   std::vector<bool> halved;
 
   LogicalResult split() {
@@ -68,7 +40,7 @@ private:
     for (auto [function, suffix] :
          {std::pair(accumulate, ""), {module.lookupSymbol<func::FuncOp>("accumulate_last"), ".last"}}) {
       if (!function) continue;
-      StepSplit step(function, rankOfStage, halved);
+      StepSplit step(function, ranks, halved);
       if (failed(step.analyze())) return failure();
       tag = step.build({"forward", "backward", "backward_input", "backward_weight"}, "step", tag, suffix);
       function.erase();
@@ -79,8 +51,8 @@ private:
       evaluate.erase();
     }
     if (ahead)
-      for (size_t stage = 0; stage < rankOfStage.size(); ++stage)
-        if (rankOfStage[stage] + 1 < ranksOf() && failed(addAhead(static_cast<int64_t>(stage)))) return failure();
+      for (size_t stage = 0; stage < ranks.size(); ++stage)
+        if (ranks[stage] + 1 < ranksOf() && failed(addAhead(static_cast<int64_t>(stage)))) return failure();
     llvm::StringMap<Ranks> holders = holdersOf(module);
     // Without a flush the ranks meet at the update only where they must.
     bool meets = !ahead;
@@ -114,7 +86,7 @@ private:
     count.erase();
   }
 
-  int64_t ranksOf() const { return *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1; }
+  int64_t ranksOf() const { return *std::max_element(ranks.begin(), ranks.end()) + 1; }
 
   // A forward pass of the next step, which runs before this step's update: what that step will know as the weights
   // before the last update are still the newest.
@@ -152,15 +124,15 @@ private:
 
   // Each rank's last stage ends with the loss on every rank.
   LogicalResult splitEvaluate(func::FuncOp evaluate, int64_t &tag) {
-    StepSplit split(evaluate, rankOfStage, {});
+    StepSplit split(evaluate, ranks, {});
     if (failed(split.analyze())) return failure();
     Operation *terminator = evaluate.getBody().front().getTerminator();
     std::map<int, int64_t> lastStage;
-    for (auto [stage, rank] : llvm::enumerate(rankOfStage)) lastStage[rank] = static_cast<int64_t>(stage);
+    for (auto [stage, rank] : llvm::enumerate(ranks)) lastStage[rank] = static_cast<int64_t>(stage);
     for (Value result : terminator->getOperands())
       if (!split.isFloating(result)) {
         int64_t made = split.stageOfValue(result);
-        if (failed(split.provide(result, lastStage[rankOfStage[made]], Part::Forward, terminator))) return failure();
+        if (failed(split.provide(result, lastStage[ranks[made]], Part::Forward, terminator))) return failure();
       }
     tag = split.build({"evaluate"}, "evaluate", tag);
     for (auto [rank, stage] : lastStage) {
@@ -170,7 +142,7 @@ private:
       SmallVector<DictionaryAttr> attributes;
       for (unsigned i = 0; i < function.getNumResults(); ++i) attributes.push_back(function.getResultAttrDict(i));
       for (auto [i, result] : llvm::enumerate(terminator->getOperands())) {
-        bool here = split.isFloating(result) || rankOfStage[split.stageOfValue(result)] == rank;
+        bool here = split.isFloating(result) || ranks[split.stageOfValue(result)] == rank;
         Value own = here ? split.valueIn(stage, Part::Forward, result) : Value();
         OpBuilder builder(end);
         int64_t order = tag + static_cast<int64_t>(i);
@@ -221,7 +193,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createSplitStages() { return std::make_unique<SplitStages>(); }
 std::unique_ptr<Pass> createSplitStages(const planner::PipelineSchedule &table) {
   return std::make_unique<SplitStages>(table);
 }

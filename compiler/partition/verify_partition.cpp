@@ -1,5 +1,3 @@
-// VerifyPartition: stands at the end of the phase. Core ops were checked against their operands by the shape facet when
-// their types became local; what remains is what no single op can see.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "dialects/place/Place.h"
@@ -9,13 +7,12 @@ using namespace mlir;
 using namespace cleave::dist;
 
 namespace cleave::partition {
+#define GEN_PASS_DEF_VERIFYPARTITION
+#include "compiler/partition/Passes.h.inc"
+
 namespace {
 
-struct VerifyPartition : PassWrapper<VerifyPartition, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyPartition)
-  StringRef getArgument() const override { return "verify-partition"; }
-  StringRef getDescription() const override { return "check collectives, persistent tensors and results"; }
-
+struct VerifyPartition : impl::VerifyPartitionBase<VerifyPartition> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Mesh> parsed = meshOf(module);
@@ -134,7 +131,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createVerifyPartition() { return std::make_unique<VerifyPartition>(); }
-
 } // namespace cleave::partition

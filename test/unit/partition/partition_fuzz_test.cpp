@@ -18,7 +18,7 @@ LogicalResult partition(ModuleOp module, int64_t bucketBytes) {
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
-  manager.addPass(createBucketCollectives(bucketBytes));
+  manager.addPass(createBucketCollectives({bucketBytes}));
   manager.addPass(createVerifyPartition());
   return manager.run(module);
 }
