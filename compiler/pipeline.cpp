@@ -35,6 +35,7 @@
 #include "compiler/attention/attention.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/import/import.h"
 #include "compiler/import/inspect.h"
 #include "compiler/layout/layout.h"

@@ -1,15 +1,11 @@
-// AbsorbContractTransposes: a Transpose next to a Contract becomes part of its index arrays.
-//
-//   %t = onnx.Transpose %k {perm = [0, 2, 1]}
-//   %s = onnx.Contract %q, %t {lhs_indices = [0, 1, 2], rhs_indices = [0, 2, 3], result_indices = [0, 1, 3]}
-//   ->   onnx.Contract %q, %k {lhs_indices = [0, 1, 2], rhs_indices = [0, 3, 2], ...}
-//
-// Before FormClusters, which would take the Transpose into a kernel.
 #include "compiler/codegen/codegen.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_ABSORBCONTRACTTRANSPOSES
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -44,10 +40,7 @@ void absorbResult(onnx::ContractOp contract) {
   }
 }
 
-struct AbsorbContractTransposes : PassWrapper<AbsorbContractTransposes, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AbsorbContractTransposes)
-  StringRef getArgument() const override { return "absorb-contract-transposes"; }
-  StringRef getDescription() const override { return "transposes next to contractions become index permutations"; }
+struct AbsorbContractTransposes : impl::AbsorbContractTransposesBase<AbsorbContractTransposes> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (auto contract : function.getOps<onnx::ContractOp>()) {
@@ -61,7 +54,4 @@ struct AbsorbContractTransposes : PassWrapper<AbsorbContractTransposes, Operatio
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAbsorbContractTransposes() { return std::make_unique<AbsorbContractTransposes>(); }
-
 } // namespace cleave::codegen

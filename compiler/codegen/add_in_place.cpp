@@ -1,17 +1,11 @@
-// AddInPlace: the gradient of a weight is added to those of earlier microbatches by the product that makes it.
-//
-//   %g = onnx.Contract %x, %dy                 %s = onnx.read @sum
-//   %s = onnx.read @sum                        %n = plan.contract %x, %dy sum %s
-//   %n = onnx.Add %s, %g                 ->    onnx.write @sum, %n
-//   onnx.write @sum, %n
-//
-// The gradient never stands in memory by itself, and no kernel reads and writes the sum. PlanMemory lays %n where @sum
-// lies: nothing else may read or write @sum in the function.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/lower_contract.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_ADDINPLACE
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -74,11 +68,7 @@ private:
   onnx::ContractOp product;
 };
 
-struct AddInPlace : PassWrapper<AddInPlace, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AddInPlace)
-  StringRef getArgument() const override { return "add-in-place"; }
-  StringRef getDescription() const override { return "products add to what lies where they are stored"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+struct AddInPlace : impl::AddInPlaceBase<AddInPlace> {
   void runOnOperation() override {
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -94,7 +84,4 @@ struct AddInPlace : PassWrapper<AddInPlace, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAddInPlace() { return std::make_unique<AddInPlace>(); }
-
 } // namespace cleave::codegen

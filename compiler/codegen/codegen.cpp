@@ -4,8 +4,8 @@
 #include "compiler/codegen/cuda/group_launches.h"
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/kernels/kernels.h"
-#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/memory_plan.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/verifies_ir.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/plan/Plan.h"
@@ -97,7 +97,7 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
 
 void buildKeptValuesPipeline(OpPassManager &passes) {
   passes.addPass(createAbsorbContractTransposes());
-  passes.addPass(createRematerializeCheapPass());
+  passes.addPass(createRematerializeCheap());
 }
 
 void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
@@ -106,22 +106,22 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createAbsorbContractTransposes());
   if (gpu) passes.addPass(createLayEightBitProducts());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
-  passes.addPass(createPullFactorsPass());
-  passes.addPass(createSplitReductionsPass(gpu));
-  passes.addPass(createSplitSumsPass());
-  passes.addPass(createRematerializeCheapPass());
-  passes.addPass(createSelectHalvesPass());
+  passes.addPass(createPullFactors());
+  passes.addPass(createSplitReductions({gpu}));
+  passes.addPass(createSplitSums());
+  passes.addPass(createRematerializeCheap());
+  passes.addPass(createSelectHalves());
   passes.addPass(createAddInPlace());
-  passes.addPass(createFormClustersPass());
-  passes.addPass(createRecordOperationsPass());
-  passes.addPass(createLowerKernelsToLinalgPass());
-  passes.addPass(createScheduleKernelsPass(gpu));
+  passes.addPass(createFormClusters());
+  passes.addPass(createRecordOperations());
+  passes.addPass(createLowerKernelsToLinalg());
+  passes.addPass(createScheduleKernels({gpu}));
   passes.addPass(createLowerLibraryOps());
   passes.addPass(createLowerCollectives());
   passes.addPass(createCopyKeptValues());
   passes.addPass(createOffloadState());
   passes.addPass(createOffloadActivations());
-  passes.addPass(createScheduleCommands(gpu));
+  passes.addPass(createScheduleCommands({gpu}));
   passes.addPass(createPlanMemory());
   passes.addPass(createVerifyPlan());
 }

@@ -1,17 +1,7 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
-//   Sum of padded parts of a tensor     -> Concat                       JoinParts
-//   onnx.Add of a product, stored       -> plan.contract that adds      AddInPlace
-//   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
-//   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
-//   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
-//   what lies in the host's memory      -> plan.copy from and to it           OffloadState, OffloadActivations
-//   order, streams, events              -> plan.stream, plan.wait             ScheduleCommands
-//   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
-//   everything                          -> plan::Plan (plan.proto)            generate
-//
-// The passes stand in this order; each has its own file and lit test. AddInPlace stands between
-// SelectHalves and FormClusters (both in kernels/), which leaves plan.launch.
+//   local functions    -> commands, kernels, offsets      the passes of Passes.td
+//   everything         -> plan::Plan (plan.proto)         generate
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -53,23 +43,5 @@ void buildKeptValuesPipeline(mlir::OpPassManager &passes);
 
 // The passes of generate, in order, for CPUs or for GPUs.
 void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool foldEpilogues = true);
-
-std::unique_ptr<mlir::Pass> createJoinParts();
-std::unique_ptr<mlir::Pass> createFlattenGathers();
-std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
-std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp
-std::unique_ptr<mlir::Pass> createAddInPlace();
-std::unique_ptr<mlir::Pass> createLowerLibraryOps();
-std::unique_ptr<mlir::Pass> createLowerCollectives();
-std::unique_ptr<mlir::Pass> createCopyKeptValues();
-std::unique_ptr<mlir::Pass> createOffloadState();
-std::unique_ptr<mlir::Pass> createOffloadActivations();
-std::unique_ptr<mlir::Pass> createLayEightBitProducts();
-std::unique_ptr<mlir::Pass> createScheduleCommands(bool gpu = false);
-std::unique_ptr<mlir::Pass> createPlanMemory();
-std::unique_ptr<mlir::Pass> createVerifyPlan();
-
-// All of the above, for cleave-opt.
-void registerCodegenPasses();
 
 } // namespace cleave::codegen

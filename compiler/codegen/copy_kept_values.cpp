@@ -1,24 +1,16 @@
-// CopyKeptValues: what a stage keeps for a later function of the same microbatch gets a buffer of its own, which
-// PlanMemory puts in the slot. A kept value that is a view of another, a persistent tensor or kept twice is copied.
-//
-//   func @forward.0(...) -> (tensor<4x16xf32> {place.kept = 3})
-//     %v = plan.view %y           %c = plan.copy %v
-//     return %v               ->  return %c
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_COPYKEPTVALUES
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
-struct CopyKeptValues : PassWrapper<CopyKeptValues, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CopyKeptValues)
-  StringRef getArgument() const override { return "copy-kept-values"; }
-  StringRef getDescription() const override { return "kept values get buffers of their own"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
-
+struct CopyKeptValues : impl::CopyKeptValuesBase<CopyKeptValues> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
@@ -49,7 +41,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createCopyKeptValues() { return std::make_unique<CopyKeptValues>(); }
-
 } // namespace cleave::codegen

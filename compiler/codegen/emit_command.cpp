@@ -1,6 +1,6 @@
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/command_building.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/strided_view.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"

@@ -1,7 +1,7 @@
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/emit_command.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"

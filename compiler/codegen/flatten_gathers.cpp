@@ -1,14 +1,11 @@
-// FlattenGathers: gathers and scatters whose entries look up rows of their own do it in one table of all rows.
-//
-//   %y = onnx.Gather %t[4,11], %i[4,2] {axis = 1, batch_dims = 1}
-//   ->   %y = onnx.Gather reshape(%t)[44], %i + [0, 11, 22, 33] {axis = 0}
-//
-// It stands after partitioning: an index into all rows would not be that of a device's part of them.
 #include "compiler/codegen/codegen.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_FLATTENGATHERS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -64,10 +61,7 @@ void flatten(onnx::ScatterAddOp scatter) {
   to.finish(to.f.make<onnx::ScatterAddOp>(to.flat, updates, 0, to.entries * rows, ArrayAttr(), IntegerAttr()));
 }
 
-struct FlattenGathers : PassWrapper<FlattenGathers, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FlattenGathers)
-  StringRef getArgument() const override { return "flatten-gathers"; }
-  StringRef getDescription() const override { return "gathers from rows of one's own become gathers from all rows"; }
+struct FlattenGathers : impl::FlattenGathersBase<FlattenGathers> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (Operation &op : llvm::make_early_inc_range(function.front())) {
@@ -88,7 +82,4 @@ struct FlattenGathers : PassWrapper<FlattenGathers, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createFlattenGathers() { return std::make_unique<FlattenGathers>(); }
-
 } // namespace cleave::codegen

@@ -1,16 +1,3 @@
-// JoinParts: a sum of parts that lie side by side, each padded with zeros, is their concatenation.
-//
-//   %a = onnx.Pad %p {low = [0, 0], high = [0, 4]}     of two columns
-//   %b = onnx.Pad %q {low = [0, 2], high = [0, 2]}     likewise
-//   %g = onnx.Sum %a, %b, %c
-//   ->   %j = onnx.Concat %p, %q {axis = 1}     %d = onnx.Pad %j {low = [0, 0], high = [0, 2]}
-//        %g = onnx.Sum %c, %d
-//
-// Gradients of slices are such parts: of queries, keys and values, of a recurrence's time steps. As terms of a sum each
-// would stand in memory in full size, mostly zeros. In 16 bits each part is padded, cast and added in fp32: the
-// concatenation is of 16 bits, and cast where fp32 is read. Between parts that no other part fills lie zeros, where
-// these are fewer than what stands beside them. Where a device adds up its own part of each (ZeRO, of samples that do
-// not divide), it takes its part of the sum instead.
 #include "compiler/codegen/codegen.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
@@ -19,6 +6,9 @@
 #include <map>
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_JOINPARTS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -202,10 +192,7 @@ onnx::SumOp addBeforeOwnPart(onnx::SumOp sum) {
   return whole;
 }
 
-struct JoinParts : PassWrapper<JoinParts, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinParts)
-  StringRef getArgument() const override { return "join-parts"; }
-  StringRef getDescription() const override { return "sums of padded parts that lie side by side are concatenated"; }
+struct JoinParts : impl::JoinPartsBase<JoinParts> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto sum : llvm::make_early_inc_range(function.getOps<onnx::SumOp>())) joinTerms(addBeforeOwnPart(sum));
@@ -213,7 +200,4 @@ struct JoinParts : PassWrapper<JoinParts, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createJoinParts() { return std::make_unique<JoinParts>(); }
-
 } // namespace cleave::codegen

@@ -1,12 +1,3 @@
-// LowerCollectives: dist collectives become plan.collective with their position in the order of their group.
-//
-//   %y = dist.all_reduce %g {axes = ["dp"], reduce = #dist.reduction<sum>}
-//   %y = plan.collective %g {op = #dist.collective<all_reduce>, axes = ["dp"], dims = [-1], ..., sequence = 0}
-//
-//   dist.send %y {to = 1, tag = 3}   ->  plan.send %y {peer = the device with pp coordinate 1, tag = 3}
-//
-// The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them. A collective between
-// pipeline ranks brings along the number (`dist.order`) that orders it among those and the transfers.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/persistent_layout.h"
@@ -16,6 +7,9 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_LOWERCOLLECTIVES
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 using dist::Collective;
 using dist::Reduction;
@@ -54,12 +48,7 @@ std::optional<Description> describe(Operation *op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
-struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerCollectives)
-  StringRef getArgument() const override { return "lower-collectives"; }
-  StringRef getDescription() const override { return "dist collectives become plan.collective"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
-
+struct LowerCollectives : impl::LowerCollectivesBase<LowerCollectives> {
   void runOnOperation() override {
     const dist::Mesh mesh = meshOfModule(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -141,7 +130,4 @@ private:
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLowerCollectives() { return std::make_unique<LowerCollectives>(); }
-
 } // namespace cleave::codegen

@@ -1,13 +1,3 @@
-// LowerLibraryOps: core ops that no kernel took become library commands, copies, fills and views.
-//
-//   %y = onnx.Gather %table, %i {axis = 0}     -> plan.gather {outer = 1, rows = 100, inner = 64, ...}
-//   %t = onnx.Transpose %x {perm = [1, 0]}     -> read through strides by its users, else plan.copy
-//   %r = onnx.Reshape %x                       -> plan.view, no code
-//   onnx.write @p, %v                          -> plan.store %v, @p
-//   return %loss {onnx.name = "loss"}          -> plan.check_finite %loss
-//
-// First the ops that do arithmetic, front to back: they read through movement ops. Then what is left of the movement
-// ops, back to front, so that a chain of them is one copy.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/lower_contract.h"
@@ -17,6 +7,9 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_LOWERLIBRARYOPS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -304,11 +297,7 @@ LogicalResult lowerFunction(func::FuncOp function, const SymbolTable &symbols) {
   return failure(failed);
 }
 
-struct LowerLibraryOps : PassWrapper<LowerLibraryOps, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerLibraryOps)
-  StringRef getArgument() const override { return "lower-library-ops"; }
-  StringRef getDescription() const override { return "core ops outside kernels become plan commands"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+struct LowerLibraryOps : impl::LowerLibraryOpsBase<LowerLibraryOps> {
   void runOnOperation() override {
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -317,7 +306,4 @@ struct LowerLibraryOps : PassWrapper<LowerLibraryOps, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLowerLibraryOps() { return std::make_unique<LowerLibraryOps>(); }
-
 } // namespace cleave::codegen

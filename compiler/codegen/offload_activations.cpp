@@ -1,21 +1,3 @@
-// OffloadActivations: what the forward pass keeps for the backward pass lies in the host's memory in between
-// (`plan.offload` of the module has "activations").
-//
-//   %a = plan.launch @gelu ...                    %a = plan.launch @gelu ...
-//                                                 %h = plan.copy %a {plan.link = "evict"}    a buffer in the host's
-//                                                 memory
-//   ... the rest of the forward pass ...     ->   ...
-//                                                 %b = plan.copy %h {plan.link = "fetch"}
-//   %g = plan.contract %a, %dy                    %g = plan.contract %b, %dy
-//
-// Between a pipeline stage's functions it lies in slots: then in those that the host has, one a microbatch in flight.
-//
-//   @forward.0 returns %a {place.kept = 3}   ->   %h = plan.copy %a {plan.link = "evict"}, returns %h {place.kept =
-//   3}
-//   @backward.0(%a {place.kept = 3})         ->   %b = plan.copy %a {plan.link = "fetch"} before its first use
-//
-// Only values that are small beside all of them, or wanted again soon after their last use, stay: near the loss there
-// is no time to bring them away and back.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
@@ -25,6 +7,9 @@
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_OFFLOADACTIVATIONS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -226,12 +211,7 @@ private:
   bool othersBetween = false;
 };
 
-struct OffloadActivations : PassWrapper<OffloadActivations, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OffloadActivations)
-  StringRef getArgument() const override { return "offload-activations"; }
-  StringRef getDescription() const override { return "what is kept for the backward pass in the host's memory"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
-
+struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
   void runOnOperation() override {
     if (!offloads(getOperation(), "activations")) return;
     llvm::MapVector<std::pair<int64_t, StringRef>, SmallVector<func::FuncOp>> stages; // by program and region
@@ -247,7 +227,4 @@ struct OffloadActivations : PassWrapper<OffloadActivations, OperationPass<Module
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createOffloadActivations() { return std::make_unique<OffloadActivations>(); }
-
 } // namespace cleave::codegen

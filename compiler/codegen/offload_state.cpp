@@ -1,14 +1,3 @@
-// OffloadState: optimizer state lies in the host's memory, and what needs it gets copies (`plan.offload` of the
-// module has "optimizer").
-//
-//   %m = onnx.read @exp_avg                         %m = onnx.read @exp_avg           its place is in the host's memory
-//                                                   %f = plan.copy %m {plan.link = "fetch"}
-//   %w1, %m1 = plan.launch @adam(%w, %g, %m)   ->   %w1, %m1 = plan.launch @adam(%w, %g, %f)
-//                                                   %e = plan.copy %m1 {plan.link = "evict"}
-//   plan.store %m1, @exp_avg                        plan.store %e, @exp_avg           the copy writes it there
-//
-// ScheduleCommands puts the copies on streams of their own and lets fetches run ahead. A parameter's state that is
-// smaller than a page stays on the device: it would be all latency.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
@@ -17,15 +6,13 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_OFFLOADSTATE
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
-struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OffloadState)
-  StringRef getArgument() const override { return "offload-state"; }
-  StringRef getDescription() const override { return "optimizer state in the host's memory, with copies to and fro"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
-
+struct OffloadState : impl::OffloadStateBase<OffloadState> {
   void runOnOperation() override {
     if (!offloads(getOperation(), "optimizer")) return;
     llvm::DenseMap<Attribute, int64_t> bytesHere; // of each as it lies on this device
@@ -97,7 +84,5 @@ bool isEvict(Operation *op) {
   auto link = plan::linkAttr.of(op);
   return link && *link == "evict";
 }
-
-std::unique_ptr<Pass> createOffloadState() { return std::make_unique<OffloadState>(); }
 
 } // namespace cleave::codegen

@@ -1,18 +1,3 @@
-// PlanMemory: a byte offset in the device's arena for every value.
-//
-//   persistent: parameters, statistics, accumulators, optimizer state, host scalars, constants | slots | scratch
-//
-// One arena a program. Slots (slot_layout.h) hold what passes between a pipeline stage's fragments. The scratch part is
-// shared by all fragments of the program, each of which is laid out by lifetimes (memory_plan.h). A stored value
-// is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
-// operand that dies there (its `inplace` pairs), a persistent tensor too where another value is stored in that only
-// afterwards (a sum of gradients, of which zeros are stored at the step's end); a product is added to what lies where
-// it is stored; parts of a concatenation are written where they end up. Where these lie in rows between those of other
-// parts, their commands take strides (plan.rows), and the whole buffer is alive from the first part on: so it is done
-// where it does not raise the peak.
-//
-//   %u = plan.launch @sgd(%p, %g) {inplace = [0, 0], plan.offsets = [0]}       onnx.read @w has plan.offset = 0
-//   plan.store %u, @w {in_place}
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
@@ -25,6 +10,9 @@
 #include "llvm/ADT/SetVector.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_PLANMEMORY
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -413,11 +401,7 @@ private:
   int64_t hostScratch = 0;
 };
 
-struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PlanMemory)
-  StringRef getArgument() const override { return "plan-memory"; }
-  StringRef getDescription() const override { return "byte offsets of all values in the arena"; }
-
+struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Builder builder(module.getContext());
@@ -468,7 +452,4 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createPlanMemory() { return std::make_unique<PlanMemory>(); }
-
 } // namespace cleave::codegen

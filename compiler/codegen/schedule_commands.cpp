@@ -1,33 +1,7 @@
-// ScheduleCommands: the order of the list, streams and events.
-//
-// Compute keeps its program order, except that
-//   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
-//   - products that are nothing but terms of a sum are added as soon as the last one is there;
-//   - updates run as soon as their gradient is there and nobody reads the old parameter or state any more, so that
-//     gradients need not all live at once, and of what several become ready together one goes to its end before the
-//     next one begins: what it makes on its way is there once; where they wait for a number of several parameters
-//     nothing of them comes before it; an update of a reduced gradient waits for the next collective to start, so that
-//     compute does not stall; gradients of what was kept (half of a backward pass) are made where they are added, each
-//     after the one before is;
-//   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
-//     stand at the start, so that the first may then be changed in place.
-// Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
-// after their operands are there. Their results may be wanted much later, while their operands have to stay anyway (a
-// gather of a saved value for the backward pass, the turns of a ring): gathers and shifts are issued one turn ahead of
-// their place in the program, those of parameters (ZeRO-3) one block of gathers. Between pipeline stages: receives
-// stand at the start, on stream 2; sends go to stream 1 as collectives do. Sends and collectives over "pp" follow one
-// sequence that all ranks know (their tags and sequence numbers), and so does, between updates, what waits for a
-// receive: their members run different programs. Copies from the host's memory go to stream 3, those to it to stream 4:
-// in buckets of about equal bytes, of which two are on the device at a time. A bucket is fetched while the one before
-// it is used, after what is before that has left.
-//
-//   %y = plan.contract ... {plan.record = 1}
-//   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
-//   %z = plan.launch ...                       overlaps the collective
-//   %u = plan.launch @sgd(%p, %g) {plan.wait = [2]}
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_order.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/policy.h"
 #include "runtime/plan/routine.h"
@@ -35,6 +9,9 @@
 #include <deque>
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_SCHEDULECOMMANDS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -455,14 +432,8 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
   }
 }
 
-struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScheduleCommands)
-  explicit ScheduleCommands(bool forGpu = false) { gpu = forGpu; }
-  ScheduleCommands(const ScheduleCommands &other) : PassWrapper(other) { gpu = other.gpu; }
-  Option<bool> gpu{*this, "gpu", llvm::cl::desc("the collectives of each mesh axis have a stream of their own"),
-                   llvm::cl::init(false)};
-  StringRef getArgument() const override { return "schedule-commands"; }
-  StringRef getDescription() const override { return "order of the commands, streams and events"; }
+struct ScheduleCommands : impl::ScheduleCommandsBase<ScheduleCommands> {
+  using Base::Base;
   void runOnOperation() override {
     const dist::Mesh mesh = meshOfModule(getOperation());
     const SymbolTable symbols(getOperation());
@@ -480,7 +451,5 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createScheduleCommands(bool gpu) { return std::make_unique<ScheduleCommands>(gpu); }
 
 } // namespace cleave::codegen

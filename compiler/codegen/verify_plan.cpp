@@ -1,14 +1,3 @@
-// VerifyPlan: the offsets are right, checked by a means of its own: the arena's bytes are followed through the list,
-// each range with the value it holds; a command must find the values it reads.
-//
-//   %a at [0, 256), %b at [128, 384) while %a is still read:
-//   error: reads a value whose bytes 128..256 hold the result of 'plan.launch' by then
-//
-// A collective's operands must still be there when compute has waited for it, and its results count from its start.
-// A part of a concatenation that lies in rows between those of others holds the concatenation's bytes from the first of
-// them on: nothing else may lie there until it is read. Also: everything lies inside the arena, persistent tensors hold
-// their own or their stored value at the end, the sequence of every group counts up, and no kernel has more buffers
-// than it may.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
@@ -21,6 +10,9 @@
 #include <map>
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_VERIFYPLAN
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -269,10 +261,7 @@ private:
   llvm::DenseSet<Operation *> begun; // concatenations of which a part in rows is written
 };
 
-struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyPlan)
-  StringRef getArgument() const override { return "verify-plan"; }
-  StringRef getDescription() const override { return "no command finds other bytes than it should"; }
+struct VerifyPlan : impl::VerifyPlanBase<VerifyPlan> {
   void runOnOperation() override {
     auto arena = plan::arenaBytesAttr.of(getOperation()); // one a program
     auto host = plan::hostBytesAttr.of(getOperation());
@@ -295,7 +284,4 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createVerifyPlan() { return std::make_unique<VerifyPlan>(); }
-
 } // namespace cleave::codegen

@@ -101,8 +101,8 @@ def ElideCollectives : Pass<"elide-collectives", "::mlir::ModuleOp"> {
         own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size; so of a constant
                                                        that is one value repeated
         own_part(Mul(x, y), tp, dim 0)                 ->  Mul(own_part(x), own_part(y)), if nobody reads it whole
-        Add(all_to_all(x), all_to_all(y))              ->  all_to_all(Add(x, y)), if nobody else reads them: the terms of
-                                                       a gradient, which would be kept in both splits; so of what
+        Add(all_to_all(x), all_to_all(y))              ->  all_to_all(Add(x, y)), if nobody else reads them: terms of a
+                                                       gradient, which would be kept in both splits; so of what
                                                        gathers and of sums
   }];
 }
@@ -141,7 +141,8 @@ def BucketCollectives : Pass<"bucket-collectives", "::mlir::ModuleOp"> {
     same way.
 
         %g1 = ...   %g2 = ...   all_reduce %g1   all_reduce %g2   update
-        ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = #dist.collective<all_reduce>, axes = ["dp"]}   update
+        ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = #dist.collective<all_reduce>, axes = ["dp"]}
+            update
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
   let options = [Option<"bytes", "bytes", "int64_t", "policy::bucketBytes", "largest bucket">];

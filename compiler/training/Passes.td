@@ -250,8 +250,8 @@ def SkipSteps : Pass<"skip-steps", "::mlir::ModuleOp"> {
         finite    scale * growth after `interval` finite steps in a row, else the same
         overflow  scale * backoff, the step counts as skipped
 
-    With the recipe's `skip_outliers` a step is skipped when its gradient norm is NaN or above `factor` times the running
-    mean, except in the first `warmup` steps:
+    With the recipe's `skip_outliers` a step is skipped when its gradient norm is NaN or above `factor` times the
+    running mean, except in the first `warmup` steps:
 
         mean = decay mean + (1 - decay) min(norm, factor mean)           in steps of a finite norm
 

@@ -69,9 +69,6 @@ private:
   std::vector<CudaKernel> kernels;
 };
 
-// Leaves the gpu.module beside the kernels, for cleave-opt.
-std::unique_ptr<mlir::Pass> createLowerKernelsToGpuPass();
-
 // The dialects and translations that GpuKernels needs.
 void registerCudaDialects(mlir::DialectRegistry &registry);
 

@@ -1,10 +1,3 @@
-// LayEightBitProducts: fits products of 8-bit floats to cuBLASLt's kernels. These need the contracted index innermost
-// in both operands ("TN"), and sizes and leading dimensions that are multiples of 16 bytes. A product with such sizes
-// on this device is marked `onnx.k_major`, and lowerContract copies operands of another layout. Others run in bf16,
-// which represents every 8-bit float, and a warning says how many of a step do.
-//
-//   %y = onnx.Contract %qx, %qw : 64x32, 32x48     ->  the same {onnx.k_major}
-//   %y = onnx.Contract %qx, %qw : 24x32, 32x48     ->  onnx.Contract (bf16(%qx)), (bf16(%qw))
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/lower_contract.h"
@@ -12,6 +5,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_LAYEIGHTBITPRODUCTS
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -44,11 +40,7 @@ Value castToBf16(OpBuilder &builder, Operation *origin, Value value) {
   return cast.getY();
 }
 
-struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LayEightBitProducts)
-  StringRef getArgument() const override { return "lay-eight-bit-products"; }
-  StringRef getDescription() const override { return "products on 8 bits as cuBLASLt multiplies them"; }
-
+struct LayEightBitProducts : impl::LayEightBitProductsBase<LayEightBitProducts> {
   void runOnOperation() override {
     int64_t total = 0, widened = 0;
     onnx::ContractOp firstWidened;
@@ -76,7 +68,4 @@ struct LayEightBitProducts : PassWrapper<LayEightBitProducts, OperationPass<Modu
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLayEightBitProducts() { return std::make_unique<LayEightBitProducts>(); }
-
 } // namespace cleave::codegen

@@ -1,28 +1,8 @@
-// FoldEpilogues: moves operations from kernels into the epilogue of a matrix product, which cuBLASLt computes while the
-// result is still in registers: the bias, GELU in its tanh form with its derivative, and the gradient of a bias.
-//
-//   %c = onnx.Contract %x, %w                       %y, %u = plan.contract %x, %w, %b {activation = "gelu",
-//   %u = onnx.Add %c, (Broadcast %b)          ->                                       keeps_pre_activation, ...}
-//   %y = ... 0.5 * %u * (1 + tanh(...)) ...
-//
-//   %d = onnx.Contract %dy, %w2                     %du = plan.contract %dy, %w2 at %u {activation = "gelu_gradient"}
-//   %du = ... %d * (derivative at %u) ...
-//
-//   %dw = onnx.Contract %x, %du                     %dw, %db = plan.contract %x, %du {sum_of = "rhs"}
-//   %db = onnx.ReduceSum %du
-//
-// GELU is found by what it computes (sampled_values.h), not by how the model writes it. A bias without
-// GELU is folded only where another product or a command reads the sum from memory; else the kernel that reads the sum
-// adds the bias at no cost. In fp16 and bf16 the bias is rounded to 16 bits, as torch.amp does, and the sum with it is
-// rounded once.
-//
-// The pass is for GPUs' plans and runs before SplitReductions and FormClusters. The products it touches become
-// plan.contract here.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/cuda/sampled_values.h"
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/lower_contract.h"
 #include "compiler/codegen/strided_view.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -32,6 +12,9 @@
 #include <cmath>
 
 namespace cleave::codegen {
+#define GEN_PASS_DEF_FOLDEPILOGUES
+#include "compiler/codegen/Passes.h.inc"
+
 using namespace mlir;
 namespace {
 
@@ -337,11 +320,7 @@ private:
   bool failures = false;
 };
 
-struct FoldEpilogues : PassWrapper<FoldEpilogues, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FoldEpilogues)
-  StringRef getArgument() const override { return "fold-epilogues"; }
-  StringRef getDescription() const override { return "biases, GELU and gradients of biases become part of products"; }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+struct FoldEpilogues : impl::FoldEpiloguesBase<FoldEpilogues> {
   void runOnOperation() override {
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -352,7 +331,4 @@ struct FoldEpilogues : PassWrapper<FoldEpilogues, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createFoldEpilogues() { return std::make_unique<FoldEpilogues>(); }
-
 } // namespace cleave::codegen

@@ -1,4 +1,3 @@
-// LowerKernelsToGpu: a gpu.module beside the plan.kernels, with one gpu.func each.
 #include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/cuda/grid_kernel.h"
 #include "compiler/codegen/memory_plan.h"
@@ -9,6 +8,8 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_LOWERKERNELSTOGPU
+#include "compiler/codegen/Passes.h.inc"
 
 GpuKernels::GpuKernels(ModuleOp module, BufferAlignments alignments, StringRef target)
     : module(module), alignments(std::move(alignments)), sharedLimit(sharedOfBlock(target)) {
@@ -52,19 +53,10 @@ LogicalResult GpuKernels::buildOne(plan::KernelOp kernel, StringRef symbol, std:
 }
 
 namespace {
-struct LowerKernelsToGpu : PassWrapper<LowerKernelsToGpu, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerKernelsToGpu)
-  StringRef getArgument() const override { return "lower-kernels-to-gpu"; }
-  StringRef getDescription() const override { return "Build a gpu.func for every kernel"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<arith::ArithDialect, gpu::GPUDialect, LLVM::LLVMDialect, scf::SCFDialect>();
-  }
+struct LowerKernelsToGpu : impl::LowerKernelsToGpuBase<LowerKernelsToGpu> {
   void runOnOperation() override {
     if (failed(GpuKernels(getOperation()).build(getOperation()))) signalPassFailure();
   }
 };
 } // namespace
-
-std::unique_ptr<Pass> createLowerKernelsToGpuPass() { return std::make_unique<LowerKernelsToGpu>(); }
-
 } // namespace cleave::codegen

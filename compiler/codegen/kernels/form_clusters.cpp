@@ -1,16 +1,7 @@
-// FormClusters: groups elementwise ops, reductions and the views between them (cluster_graph.h), outlines every group
-// to a plan.kernel and puts a plan.launch in its place. Equal kernels are made once; an elementwise kernel whose
-// tensors all have the same elements in the same order is made for any size.
-//
-//   %b = onnx.Broadcast %bias ...                 plan.kernel @k0_add_gelu(%0: tensor<1024x2048xf32>, ...) { ... }
-//   %s = onnx.Add %x, %b                 ->       ...
-//   %y = onnx.Relu %s                             %y = plan.launch @k0_add_relu(%x, %bias) ...
-//
-// extent, grain and inplace are filled in by ScheduleKernels.
 #include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/kernels/program_order.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/training/step_function.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
@@ -23,6 +14,8 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_FORMCLUSTERS
+#include "compiler/codegen/Passes.h.inc"
 
 bool isOfUpdate(ArrayRef<Operation *> ops) {
   return llvm::all_of(ops,
@@ -351,13 +344,7 @@ private:
   llvm::StringMap<plan::KernelOp> kernels;
 };
 
-struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormClusters)
-  StringRef getArgument() const override { return "form-clusters"; }
-  StringRef getDescription() const override { return "Outline clusters of elementwise ops and reductions to kernels"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<onnx::OnnxDialect, plan::PlanDialect>();
-  }
+struct FormClusters : impl::FormClustersBase<FormClusters> {
   void runOnOperation() override {
     Outliner outliner(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -391,7 +378,4 @@ struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createFormClustersPass() { return std::make_unique<FormClusters>(); }
-
 } // namespace cleave::codegen

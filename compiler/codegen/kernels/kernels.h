@@ -34,6 +34,9 @@ struct KernelLibrary {
 
 llvm::FailureOr<KernelLibrary> compileKernels(mlir::ModuleOp module, const KernelOptions &options);
 
+// Sets plan.operations: the block's core ops, as the function `name`.
+mlir::LogicalResult recordOperations(mlir::Block &block, llvm::StringRef name, mlir::Operation *on);
+
 // Writes what code was compiled for into the plan that holds it.
 void setKernelTarget(plan::Plan &plan, const Target &target);
 

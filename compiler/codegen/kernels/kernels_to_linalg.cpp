@@ -1,20 +1,7 @@
-// LowerKernelsToLinalg: the core ops of every plan.kernel become linalg.generic over the kernel's factors, the form
-// from which code for every kind of device is made.
-//
-//   %m = onnx.ReduceMax %x {axes = [1]} : (tensor<128x64xf32>) -> tensor<128xf32>
-//   ->
-//   %flat = tensor.collapse_shape %x ... into tensor<8192xf32>
-//   %0 = linalg.generic {(d0, d1) -> (d0 * 64 + d1)} ins(%flat) outs(tensor<128x64xf32>)      plan.loops = [0, 1]
-//   %1 = linalg.generic {parallel, reduction} ins(%0) outs(%init : tensor<128xf32>)            plan.loops = [0, 1]
-//   %2 = linalg.generic {(d0) -> (d0)} ins(%1) outs(tensor<128xf32>); yield its expand_shape   plan.loops = [0]
-//
-// Every value inside has one dimension for each factor it depends on; `plan.loops` says which factor a loop of the
-// generic is, `plan.domain` and `plan.reduced` on the kernel give the factors' sizes and those that are reduced.
-// Constants become scalars, views disappear into the maps.
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "compiler/codegen/kernels/kernel_element.h"
-#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/kernels/philox.h"
+#include "compiler/codegen/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,6 +11,9 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_LOWERKERNELSTOLINALG
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 // A value in factor form: a tensor with one dimension for each factor in `factors`, or a scalar.
@@ -357,13 +347,7 @@ private:
   SmallVector<Load> loads;
 };
 
-struct LowerKernelsToLinalg : PassWrapper<LowerKernelsToLinalg, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerKernelsToLinalg)
-  StringRef getArgument() const override { return "lower-kernels-to-linalg"; }
-  StringRef getDescription() const override { return "Express the core ops of each kernel as linalg.generic"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<arith::ArithDialect, linalg::LinalgDialect, math::MathDialect, tensor::TensorDialect>();
-  }
+struct LowerKernelsToLinalg : impl::LowerKernelsToLinalgBase<LowerKernelsToLinalg> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<plan::KernelOp>())
       if (!plan::domainAttr.isOn(kernel) && failed(KernelToLinalg(kernel).run())) return signalPassFailure();
@@ -371,7 +355,4 @@ struct LowerKernelsToLinalg : PassWrapper<LowerKernelsToLinalg, OperationPass<Mo
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLowerKernelsToLinalgPass() { return std::make_unique<LowerKernelsToLinalg>(); }
-
 } // namespace cleave::codegen

@@ -1,17 +1,5 @@
-// PullFactors: a factor that all elements of a column share is taken out of the column's sum, so that sums over one
-// tensor become one sum. The gradient of a batch norm in [N, H, W, C] (dy masked by Relu, c = x - mean, r = 1 / sigma):
-//
-//   bias    ReduceSum dy                        a = ReduceSum dy                  bias    a
-//   scale   ReduceSum (dy c r)                  b = ReduceSum (dy c)              scale   r b
-//   rsqrt   ReduceSum (dy scale c)         ->   e = ReduceSum c                   rsqrt   scale b
-//   mean    ReduceSum -(dy scale r)                                               mean    -(scale r a)
-//   mean    ReduceSum -(v c + v c), v made of the third sum                       mean    -(v e + v e)
-//
-// The last sum would wait for the third, and read the tensor once more. Sums along rows stay: a row's values are at
-// hand in the one kernel that has the row. So do sums in 16 bits, which round where they are. Numbers are no factors:
-// they cost nothing where they are.
 #include "compiler/codegen/kernels/kernel_domain.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -19,6 +7,9 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_PULLFACTORS
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 constexpr size_t mostFactors = 8; // of one product
@@ -165,10 +156,7 @@ private:
   std::map<Key, Value> sums, products;
 };
 
-struct PullFactors : PassWrapper<PullFactors, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PullFactors)
-  StringRef getArgument() const override { return "pull-factors"; }
-  StringRef getDescription() const override { return "Take factors that a column shares out of its sum"; }
+struct PullFactors : impl::PullFactorsBase<PullFactors> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
@@ -180,7 +168,4 @@ struct PullFactors : PassWrapper<PullFactors, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createPullFactorsPass() { return std::make_unique<PullFactors>(); }
-
 } // namespace cleave::codegen

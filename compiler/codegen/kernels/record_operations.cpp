@@ -1,9 +1,4 @@
-// RecordOperations: a kernel's core ops, which become loops, are kept beside it as the plan carries them. What proves
-// that a plan computes what its model does reads them there.
-//
-//   plan.kernel @k0_add(...) { %2 = onnx.Add %0, %1 ... }   ->   plan.kernel @k0_add(...) { ... } {plan.operations =
-//   "..."}
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/kernels/kernels.h"
 #include "compiler/training/ExportReference.h"
 #include "dialects/plan/Plan.h"
 #include <google/protobuf/io/coded_stream.h>
@@ -11,12 +6,12 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_RECORDOPERATIONS
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
-struct RecordOperations : PassWrapper<RecordOperations, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RecordOperations)
-  StringRef getArgument() const override { return "record-operations"; }
-  StringRef getDescription() const override { return "Keep on each kernel what it computes"; }
+struct RecordOperations : impl::RecordOperationsBase<RecordOperations> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<plan::KernelOp>())
       if (failed(recordOperations(kernel.getBlock(), kernel.getSymName(), kernel))) return signalPassFailure();
@@ -39,7 +34,5 @@ LogicalResult recordOperations(Block &block, StringRef name, Operation *on) {
   plan::operationsAttr.set(on, bytes);
   return success();
 }
-
-std::unique_ptr<Pass> createRecordOperationsPass() { return std::make_unique<RecordOperations>(); }
 
 } // namespace cleave::codegen

@@ -1,26 +1,5 @@
-// RematerializeCheap: a forward value that only backward elementwise ops need is computed again there, if that keeps no
-// more bytes alive than the value itself: a dropout mask from its counter, gelu's erf from its input, a layer norm's
-// (x - mean) * rstd from x.
-//
-//   forward   %e = Erf %x                 (16 MB kept until backward)
-//   backward  %g = Mul %dy, %e      ->    backward  %e2 = Erf %x;  %g = Mul %dy, %e2      (%x is kept for others
-//   anyway)
-//
-// The sum of a residual stream is not made again: the next layer reads it, so it stands in memory anyway, and the two
-// tensors that it was made from would have to be kept and read in its place. Nor where they are there, as narrow
-// results of products are: the sum before it would be made again in turn, and so a kernel read all layers' before it.
-//
-// A wider copy of a value is made again whatever its size: what it was made from takes less in its place.
-//
-// Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
-//
-// Recomputed work in the backward pass (place.at: `recomputed`) stands to its gradients as the forward pass does: a
-// segment's kernels leave what its products made, and their gradients' kernels make the rest once more.
-//
-// Before a pipelined step is cut, operations have stages (place.at: `stage`): what a stage made it makes again from
-// what it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/policy.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,6 +8,9 @@
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_REMATERIALIZECHEAP
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 constexpr int maxDepth = 12;            // of a recomputed expression
@@ -218,12 +200,7 @@ private:
   llvm::DenseSet<Operation *> expanded;
 };
 
-struct RematerializeCheap : PassWrapper<RematerializeCheap, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RematerializeCheap)
-  StringRef getArgument() const override { return "rematerialize-cheap"; }
-  StringRef getDescription() const override {
-    return "Compute cheap forward values again where the backward phase needs them";
-  }
+struct RematerializeCheap : impl::RematerializeCheapBase<RematerializeCheap> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal()) Rematerializer().run(function.front());
@@ -231,7 +208,4 @@ struct RematerializeCheap : PassWrapper<RematerializeCheap, OperationPass<Module
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createRematerializeCheapPass() { return std::make_unique<RematerializeCheap>(); }
-
 } // namespace cleave::codegen

@@ -1,10 +1,11 @@
-// ScheduleKernels: writes on every launch what its kernel's schedule says: the range's extent and grain, and which
-// inputs may share a buffer with a result.
 #include "compiler/codegen/cuda/grid_schedule.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_SCHEDULEKERNELS
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 int64_t mostElements(plan::LaunchOp launch) {
@@ -14,16 +15,8 @@ int64_t mostElements(plan::LaunchOp launch) {
   return most;
 }
 
-struct ScheduleKernels : PassWrapper<ScheduleKernels, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScheduleKernels)
-  explicit ScheduleKernels(bool forGpu = false) { gpu = forGpu; }
-  ScheduleKernels(const ScheduleKernels &other) : PassWrapper(other) { gpu = other.gpu; }
-  Option<bool> gpu{*this, "gpu", llvm::cl::desc("blocks of a grid of GPU threads instead of ranges for threads"),
-                   llvm::cl::init(false)};
-  StringRef getArgument() const override { return "schedule-kernels"; }
-  StringRef getDescription() const override {
-    return "Choose each kernel's loops; write extent, grain, inplace on launches";
-  }
+struct ScheduleKernels : impl::ScheduleKernelsBase<ScheduleKernels> {
+  using Base::Base;
   void runOnOperation() override {
     struct Range {
       int64_t extent, grain;
@@ -54,7 +47,5 @@ struct ScheduleKernels : PassWrapper<ScheduleKernels, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createScheduleKernelsPass(bool gpu) { return std::make_unique<ScheduleKernels>(gpu); }
 
 } // namespace cleave::codegen

@@ -1,22 +1,14 @@
-// SelectHalves: two halves side by side become a selection, which kernels hold. As a rotary embedding turns them:
-//
-//   %a = onnx.Slice %x [.., 8:16]     %n = onnx.Neg %a     %b = onnx.Slice %x [.., 0:8]
-//   %r = onnx.Concat %n, %b                    of 4x8 and 4x8: 4x16
-//   ->
-//   %s = onnx.Where (onnx.Iota dim 1 == 0), (onnx.Broadcast %n), (onnx.Broadcast %b)     4x2x8
-//   %r = onnx.Reshape %s                                                                 4x16
-//
-// Every element of the result reads both halves, which lie side by side in the cache; a Concat copies each half by
-// itself, and what it joins stands in memory before. Slices of the halves are taken of what stands in memory: they move
-// in front of cheap arithmetic and transposes, which are done for the part alone.
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_SELECTHALVES
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 constexpr int mostMoves = 16; // of the slices of one half
@@ -157,12 +149,7 @@ private:
   OpBuilder builder;
 };
 
-struct SelectHalves : PassWrapper<SelectHalves, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectHalves)
-  StringRef getArgument() const override { return "select-halves"; }
-  StringRef getDescription() const override {
-    return "Two halves side by side are selected from, in their readers' kernels";
-  }
+struct SelectHalves : impl::SelectHalvesBase<SelectHalves> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto concat : llvm::make_early_inc_range(function.getOps<onnx::ConcatOp>()))
@@ -171,7 +158,4 @@ struct SelectHalves : PassWrapper<SelectHalves, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createSelectHalvesPass() { return std::make_unique<SelectHalves>(); }
-
 } // namespace cleave::codegen

@@ -1,23 +1,15 @@
-// SplitReductions: a reduction of very many elements to few results gives threads nothing to share. It is cut in two:
-//
-//   ReduceSum axes=[0,1] : 512x2048 -> scalar
-//   ->  Reshape 64x16384;  ReduceSum axes=[1] -> 64;  ReduceSum axes=[0] -> scalar
-//
-// The number of parts depends on the shape and the kind of device only, so the bits do not depend on the number of
-// threads. Where parts do not end where rows do, elementwise operations of which only the reduction needs the result
-// are done on the parts: a kernel has one loop nest, and what it cannot take in would stand in memory as large as x.
-//
-//   ReduceSum (Mul x, x) : 25000x64 -> scalar
-//   ->  p = Reshape x, 64x25000;  ReduceSum (Mul p, p), axes=[1] -> 64;  ...
 #include "compiler/codegen/kernels/factor_space.h"
 #include "compiler/codegen/kernels/kernel_domain.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_SPLITREDUCTIONS
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 constexpr int64_t minParts = 8;
@@ -200,15 +192,8 @@ void split(Operation *op, const Limits &limits) {
   op->getResult(0).replaceAllUsesWith(result);
 }
 
-struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitReductions)
-  explicit SplitReductions(bool forGpu = false) { gpu = forGpu; }
-  SplitReductions(const SplitReductions &other) : PassWrapper(other) { gpu = other.gpu; }
-  Option<bool> gpu{*this, "gpu", llvm::cl::desc("so that some hundreds of blocks share them"), llvm::cl::init(false)};
-  StringRef getArgument() const override { return "split-reductions"; }
-  StringRef getDescription() const override {
-    return "Cut reductions of many elements to few, so that threads share them";
-  }
+struct SplitReductions : impl::SplitReductionsBase<SplitReductions> {
+  using Base::Base;
   void runOnOperation() override {
     SmallVector<Operation *> found;
     getOperation().walk([&](Operation *op) {
@@ -223,7 +208,5 @@ struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createSplitReductionsPass(bool gpu) { return std::make_unique<SplitReductions>(gpu); }
 
 } // namespace cleave::codegen

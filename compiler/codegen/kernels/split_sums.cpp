@@ -1,16 +1,13 @@
-// SplitSums: a sum of more tensors than a kernel has buffers becomes a tree of sums. So no kernel grows with the number
-// of parameters, whose squares the gradients' norm adds up.
-//
-//   Sum of 1000 tensors  ->  38 Sums of 26 or 27 each;  2 Sums of 19 of these;  a Sum of the two
-//
-// The tree depends on the number of terms only, so the bits do not depend on threads or devices.
 #include "compiler/codegen/kernels/cluster_graph.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 namespace cleave::codegen {
+#define GEN_PASS_DEF_SPLITSUMS
+#include "compiler/codegen/Passes.h.inc"
+
 namespace {
 
 constexpr size_t mostTerms = maxBuffers - 1; // beside the result
@@ -29,10 +26,7 @@ SmallVector<Value> sumsOf(onnx::SumOp sum, ArrayRef<Value> terms) {
   return sums;
 }
 
-struct SplitSums : PassWrapper<SplitSums, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitSums)
-  StringRef getArgument() const override { return "split-sums"; }
-  StringRef getDescription() const override { return "Make trees of sums of more tensors than a kernel has buffers"; }
+struct SplitSums : impl::SplitSumsBase<SplitSums> {
   void runOnOperation() override {
     getOperation().walk([](onnx::SumOp sum) {
       SmallVector<Value> terms(sum.getXs());
@@ -43,7 +37,4 @@ struct SplitSums : PassWrapper<SplitSums, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createSplitSumsPass() { return std::make_unique<SplitSums>(); }
-
 } // namespace cleave::codegen

@@ -1,7 +1,7 @@
 #include "test/unit/kernels/kernel_machine.h"
 #include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/kernels/kernels.h"
-#include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/passes.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -78,13 +78,13 @@ KernelMachine::~KernelMachine() {
 bool KernelMachine::compile(Device device) {
   compiled = original->clone();
   PassManager passes(&context);
-  passes.addPass(codegen::createSplitReductionsPass(device == Device::Gpu));
-  passes.addPass(codegen::createSplitSumsPass());
-  passes.addPass(codegen::createRematerializeCheapPass());
-  passes.addPass(codegen::createSelectHalvesPass());
-  passes.addPass(codegen::createFormClustersPass());
-  passes.addPass(codegen::createLowerKernelsToLinalgPass());
-  passes.addPass(codegen::createScheduleKernelsPass(device == Device::Gpu));
+  passes.addPass(codegen::createSplitReductions({device == Device::Gpu}));
+  passes.addPass(codegen::createSplitSums());
+  passes.addPass(codegen::createRematerializeCheap());
+  passes.addPass(codegen::createSelectHalves());
+  passes.addPass(codegen::createFormClusters());
+  passes.addPass(codegen::createLowerKernelsToLinalg());
+  passes.addPass(codegen::createScheduleKernels({device == Device::Gpu}));
   if (failed(passes.run(*compiled))) {
     ADD_FAILURE() << "a pass failed";
     return false;
