@@ -16,12 +16,14 @@ file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a
 target_link_libraries(cleave_mlir INTERFACE "$<IF:$<BOOL:$<TARGET_PROPERTY:CLEAVE_ARCHIVES>>,${archives},MLIR;LLVM>")
 
 # cleave_mlir_library(NAME sources... LINK libraries... PASSES Phase)
-# PASSES: Passes.td beside it declares passes; registerPhasePasses() gives them to cleave-opt.
+# PASSES: Passes.td beside it declares passes; registerPhasePasses() gives them to cleave-opt, and
+# docs/reference/generate prints Passes.md.
 function(cleave_mlir_library name)
   cmake_parse_arguments(ARG "" "PASSES" "LINK;DEPENDS" ${ARGN})
   if(ARG_PASSES)
     set(LLVM_TARGET_DEFINITIONS ${CMAKE_CURRENT_SOURCE_DIR}/Passes.td)
     mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${ARG_PASSES} EXTRA_INCLUDES ${MLIR_INCLUDE_DIRS})
+    mlir_tablegen(Passes.md -gen-pass-doc EXTRA_INCLUDES ${MLIR_INCLUDE_DIRS})
     add_public_tablegen_target(${name}_passes)
     list(APPEND ARG_DEPENDS ${name}_passes)
   endif()

@@ -1,36 +1,3 @@
-// The one list of the compiler's phases and passes, in order.
-//
-//   import      protobuf -> onnx.node, onnx.param                                compiler/import
-//               InitializeParameters      the recipe's `init`, for graphs without weights
-//               AddAdapters               the recipe's `lora`
-//   normalize   CheckNodes                attributes and operands are what ONNX says they may be
-//               BindDimensions            symbolic dimensions become the recipe's numbers
-//               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
-//               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
-//               VerifyCore                only core ops are left; all that are not, in one error
-//   training    AttachLoss, BuildEvaluate, BuildBackward, AccumulateGradients, FreezeRows, ClipGradients,
-//               ApplyOptimizer; in fp8 also QuantizeProducts and UpdateScales
-//               DelayWeights              of schedules with two versions of the weights
-//               VerifyTraining
-//   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
-//               ExpandAttention after the training phase
-//               for GPUs in 16 bits else: NameAttention after AttachLoss; WriteOutAttention for the reference graph
-//               GuardEmptyRows after these: a softmax without any key has the gradient 0
-//   precision   only in bf16, fp16 and fp8: LowerPrecision
-//   planner     extractProblem -> solve   (no passes: the module is only read)
-//   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
-//               BucketCollectives
-//               of a pipeline: AssignStages after the first, SplitStages before the last
-//               BuildRoutines             which function runs when
-//               VerifyPartition           all tensors local, nothing but dist ops communicates
-//   layout      within partition, after ElideCollectives: ChooseChannelsLast, PlaceChannelsLast, ElideTransposes
-//               tensors of convolutions lie as the libraries' kernels want them
-//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, PullFactors, SelectHalves, AddInPlace, FormClusters,
-//               RecordOperations, LowerKernelsToLinalg, ScheduleKernels, LowerLibraryOps, LowerCollectives,
-//               CopyKeptValues, ScheduleCommands, PlanMemory
-//               VerifyPlan                no two live buffers overlap, collectives in one order
-//
-// Each phase's own header lists its passes with what they do.
 #include "compiler/pipeline.h"
 #include "compiler/attention/attention.h"
 #include "compiler/cluster/device_presets.h"
@@ -112,11 +79,15 @@ Status Pipeline::failure(const std::string &what) {
   return inputError(message);
 }
 
-void Pipeline::dump(const char *phase) {
+void Pipeline::dump(const char *phase, OpPassManager *passes) {
   if (request.irFolder.empty()) return;
   (void)llvm::sys::fs::create_directories(request.irFolder);
   std::string text;
   llvm::raw_string_ostream stream(text);
+  if (passes) {
+    auto name = [](Pass &pass) { return pass.getArgument().str(); };
+    stream << "// " << llvm::join(llvm::map_range(passes->getPasses(), name), ", ") << "\n";
+  }
   module->print(stream, OpPrintingFlags().enableDebugInfo(false).elideLargeElementsAttrs(64));
   const Status written =
       runtime::writeFileAtomically(text, request.irFolder + "/" + std::to_string(++dumped) + "-" + phase + ".mlir");
@@ -128,7 +99,7 @@ Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)
   passes.enableVerifier(verifiesIr());
   build(passes);
   bool failed_ = failed(passes.run(*module));
-  dump(phase);
+  dump(phase, &passes);
   return failed_ ? failure(std::string(phase) + " failed") : Status::ok();
 }
 
@@ -512,15 +483,17 @@ Status Pipeline::add(Pipeline &other, const std::string &suffix) {
 }
 
 Result<plan::Plan> Pipeline::generate(const planner::Decision &decision) {
-  auto plan = codegen::generate(*module, decision.mesh,
-                                {.gpu = planner::computeCapability(request.cluster.device.kind),
-                                 .emulate = request.emulate,
-                                 .offloadsState = planner::movesState(decision.offload),
-                                 .offloadsActivations = planner::movesActivations(decision.offload),
-                                 .foldEpilogues = request.recipe.epilogues == recipe::Epilogues::Library,
-                                 .tf32 = request.recipe.precision == recipe::Precision::Tf32,
-                                 .cpu = request.cluster.device.cpu});
-  dump("codegen");
+  const codegen::CodegenOptions options{.gpu = planner::computeCapability(request.cluster.device.kind),
+                                        .emulate = request.emulate,
+                                        .offloadsState = planner::movesState(decision.offload),
+                                        .offloadsActivations = planner::movesActivations(decision.offload),
+                                        .foldEpilogues = request.recipe.epilogues == recipe::Epilogues::Library,
+                                        .tf32 = request.recipe.precision == recipe::Precision::Tf32,
+                                        .cpu = request.cluster.device.cpu};
+  auto plan = codegen::generate(*module, decision.mesh, options);
+  OpPassManager passes(ModuleOp::getOperationName());
+  codegen::buildCodegenPipeline(passes, !options.gpu.empty(), options.foldEpilogues);
+  dump("codegen", &passes);
   if (failed(plan)) return failure("code generation failed");
   return std::move(*plan);
 }

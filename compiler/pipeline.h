@@ -1,4 +1,4 @@
-// The phases of the compiler over one module, in order. pipeline.cpp is the one list of all passes.
+// The phases of the compiler over one module, in order; docs/reference/passes.md has the passes of each.
 //
 //   import -> normalize -> training -> (planner) -> partition -> codegen
 #pragma once
@@ -58,7 +58,7 @@ public:
   std::string lossMeetsAt();
   std::string checkpointFolder(); // of the recipe's init; "" without one
   Status noteResumed();
-  int64_t stepsBefore();          // of the training that this one continues
+  int64_t stepsBefore(); // of the training that this one continues
   // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
   // What would change the numbers and the file does not tell, a line each.
@@ -88,7 +88,8 @@ private:
   Status run(const char *phase, llvm::function_ref<void(mlir::OpPassManager &)> build);
   // The collected diagnostics as an error; `what` if there are none.
   Status failure(const std::string &what);
-  void dump(const char *phase);
+  // Writes the module into the folder of `--dump-ir`, after a line with the passes that it came through.
+  void dump(const char *phase, mlir::OpPassManager *passes = nullptr);
 
   const CompileRequest &request;
   std::shared_ptr<mlir::MLIRContext> shared;

@@ -44,6 +44,10 @@ def NormalizeNodes : Pass<"normalize-nodes", "::mlir::ModuleOp"> {
   ];
 }
 
+def EraseDeadCode : Pass<"erase-dead-code", "::mlir::ModuleOp"> {
+  let summary = "erase ops and reads whose results nobody uses";
+}
+
 def ResizeBatch : Pass<"resize-batch", "::mlir::ModuleOp"> {
   let summary = "a model of a fixed batch for another number of samples";
   let description = [{
@@ -126,10 +130,6 @@ def StackExperts : Pass<"stack-experts", "::mlir::ModuleOp"> {
     order), and is initialized from them and exported as them. Branches that no choice tells apart (the sum of two
     projections) stay as they are: they are no experts, and nothing is gained by stacking them.
   }];
-}
-
-def EraseDeadCode : Pass<"erase-dead-code", "::mlir::ModuleOp"> {
-  let summary = "erase ops and reads whose results nobody uses";
 }
 
 def VerifyCore : Pass<"verify-core", "::mlir::ModuleOp"> {
