@@ -59,21 +59,21 @@ std::vector<Step> steps(const std::string &from, const std::string &to) {
 
 TEST(Reshard, namedCases) {
   EXPECT_TRUE(steps("[{dp},{}]", "[{dp},{}]").empty());
-  EXPECT_EQ(steps("[{dp},{}] partial(tp)", "[{dp},{}]"), (std::vector<Step>{{Step::AllReduce, {"tp"}}}));
-  EXPECT_EQ(steps("[{dp},{}] partial(tp)", "[{dp},{tp}]"), (std::vector<Step>{{Step::ReduceScatter, {"tp"}, 1}}));
-  EXPECT_EQ(steps("[{dp},{tp}]", "[{dp,tp},{}]"), (std::vector<Step>{{Step::AllToAll, {"tp"}, 1, 0}}));
-  EXPECT_EQ(steps("[{dp},{tp}]", "[{dp},{}]"), (std::vector<Step>{{Step::AllGather, {"tp"}, 1}}));
-  EXPECT_EQ(steps("[{},{}]", "[{},{tp}]"), (std::vector<Step>{{Step::Slice, {"tp"}, 1}}));
+  EXPECT_EQ(steps("[{dp},{}] partial(tp)", "[{dp},{}]"), (std::vector<Step>{{Collective::AllReduce, {"tp"}}}));
+  EXPECT_EQ(steps("[{dp},{}] partial(tp)", "[{dp},{tp}]"), (std::vector<Step>{{Collective::ReduceScatter, {"tp"}, 1}}));
+  EXPECT_EQ(steps("[{dp},{tp}]", "[{dp,tp},{}]"), (std::vector<Step>{{Collective::AllToAll, {"tp"}, 1, 0}}));
+  EXPECT_EQ(steps("[{dp},{tp}]", "[{dp},{}]"), (std::vector<Step>{{Collective::AllGather, {"tp"}, 1}}));
+  EXPECT_EQ(steps("[{},{}]", "[{},{tp}]"), (std::vector<Step>{{Collective::OwnPart, {"tp"}, 1}}));
   // Cut before the reduction, so that less is reduced; two partial axes are reduced at once.
   EXPECT_EQ(steps("[{},{}] partial(dp)", "[{tp},{}]"),
-            (std::vector<Step>{{Step::Slice, {"tp"}, 0}, {Step::AllReduce, {"dp"}}}));
-  EXPECT_EQ(steps("[{},{}] partial(dp,tp)", "[{},{}]"), (std::vector<Step>{{Step::AllReduce, {"dp", "tp"}}}));
+            (std::vector<Step>{{Collective::OwnPart, {"tp"}, 0}, {Collective::AllReduce, {"dp"}}}));
+  EXPECT_EQ(steps("[{},{}] partial(dp,tp)", "[{},{}]"), (std::vector<Step>{{Collective::AllReduce, {"dp", "tp"}}}));
   EXPECT_EQ(steps("[{},{}] partial(dp,tp)", "[{tp},{}] partial(dp)"),
-            (std::vector<Step>{{Step::ReduceScatter, {"tp"}, 0}}));
+            (std::vector<Step>{{Collective::ReduceScatter, {"tp"}, 0}}));
   EXPECT_EQ(steps("[{tp},{}]", "[{dp},{}]"),
-            (std::vector<Step>{{Step::AllGather, {"tp"}, 0}, {Step::Slice, {"dp"}, 0}}));
+            (std::vector<Step>{{Collective::AllGather, {"tp"}, 0}, {Collective::OwnPart, {"dp"}, 0}}));
   // ZeRO beside tensor parallelism: only the ZeRO axis is gathered.
-  EXPECT_EQ(steps("[{tp,dp},{}]", "[{tp},{}]"), (std::vector<Step>{{Step::AllGather, {"dp"}, 0}}));
+  EXPECT_EQ(steps("[{tp,dp},{}]", "[{tp},{}]"), (std::vector<Step>{{Collective::AllGather, {"dp"}, 0}}));
 }
 
 TEST(Reshard, axesOfSizeOneMoveNothing) {
@@ -82,13 +82,13 @@ TEST(Reshard, axesOfSizeOneMoveNothing) {
 }
 
 TEST(Reshard, traffic) {
-  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Step::AllReduce, {"tp"}}, 1000), 1500);
-  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Step::ReduceScatter, {"tp"}, 0}, 1000), 750);
-  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Step::AllGather, {"tp"}, 0}, 1000), 3000);
-  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Step::AllToAll, {"tp"}, 0, 1}, 1000), 750);
-  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Step::Slice, {"tp"}, 0}, 1000), 0);
-  EXPECT_DOUBLE_EQ(bytesAfter(mesh, {Step::AllGather, {"tp"}, 0}, 1000), 4000);
-  EXPECT_DOUBLE_EQ(bytesAfter(mesh, {Step::ReduceScatter, {"dp", "tp"}, 0}, 1000), 125);
+  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Collective::AllReduce, {"tp"}}, 1000), 1500);
+  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Collective::ReduceScatter, {"tp"}, 0}, 1000), 750);
+  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Collective::AllGather, {"tp"}, 0}, 1000), 3000);
+  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Collective::AllToAll, {"tp"}, 0, 1}, 1000), 750);
+  EXPECT_DOUBLE_EQ(trafficBytes(mesh, {Collective::OwnPart, {"tp"}, 0}, 1000), 0);
+  EXPECT_DOUBLE_EQ(bytesAfter(mesh, {Collective::AllGather, {"tp"}, 0}, 1000), 4000);
+  EXPECT_DOUBLE_EQ(bytesAfter(mesh, {Collective::ReduceScatter, {"dp", "tp"}, 0}, 1000), 125);
 }
 
 } // namespace
