@@ -234,8 +234,8 @@ SimulatedDevices::Devices SimulatedDevices::evaluate(Operation *op,
 SimulatedDevices::Devices SimulatedDevices::collective(Operation *op, StringRef kind, const Devices &x,
                                                        int64_t dim) const {
   Axes axes = axesOf(op->getAttr("axes"));
-  auto reduce = op->getAttrOfType<StringAttr>("reduce");
-  Reduction reduction = !reduce || reduce == "sum" ? Reduction::Sum : reduce == "max" ? Reduction::Max : Reduction::Min;
+  auto reduce = op->getAttrOfType<dist::ReductionAttr>("reduce");
+  const Reduction reduction = reduce ? reduce.getValue() : Reduction::Sum;
   auto split = op->getAttrOfType<IntegerAttr>("split_dim");
   int64_t n = mesh.groupSize(axes);
   Devices result;
