@@ -16,7 +16,7 @@ def ApplyDecision : Pass<"apply-decision", "::mlir::ModuleOp"> {
 
     A decision is made for @final; the other functions hold the same forward operations under the same names. It names
     each operation of NameOperations that computes something, and no operation that there is not. PropagateShardings
-    splits the rest: what later passes added, and what a microbatch of one sample has in another form.
+    splits the rest: what later passes added, and what a microbatch has in another form (views, its loss).
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
   let options = [Option<"file", "file", "std::string", "", "a decision as text (planner/decision.h)">];

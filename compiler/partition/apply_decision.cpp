@@ -58,7 +58,8 @@ private:
     for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
     place::nodesAttr.remove(module);
     for (const planner::NodeDecision &node : decision.nodes)
-      if (node.computes && !found.contains(node.node) && !found.contains(StringRef(node.node).rsplit('+').first))
+      if (node.computes && !training::isOfLoss(node.node) && !found.contains(node.node) &&
+          !found.contains(StringRef(node.node).rsplit(":+").first))
         return module.emitError("the decision names operation '")
                << node.node << "', and the step has none of that name";
     return success();
@@ -66,10 +67,11 @@ private:
 
   LogicalResult applyNodes(func::FuncOp function, const NodeDecisions &nodes, llvm::StringSet<> &found) {
     for (const training::NamedOperation &named : training::forwardOperations(function)) {
+      const bool mayDiffer = computesNothing(named.op) || training::isOfLoss(named.name);
       auto known = nodes.find(named.name);
       if (known == nodes.end()) {
-        const bool isDecidedFor = function.getName() == "final"; // @evaluate has the metrics' operations besides
-        if (!isDecidedFor || !place::nodeAttr.isOn(named.op) || computesNothing(named.op)) continue;
+        const bool mayBeMetric = function.getName() != "final";
+        if (mayDiffer || mayBeMetric || !place::nodeAttr.isOn(named.op)) continue;
         return named.op->emitOpError("is '") << named.name << "', which the decision does not name";
       }
       found.insert(named.name);
@@ -89,7 +91,7 @@ private:
             decided[own] = known->second->split[from];
       }
       if (decided.size() != rule.factors.size()) { // fewer: a microbatch of one sample has no factor of samples
-        if (computesNothing(named.op) || rule.factors.size() < decided.size()) continue;
+        if (mayDiffer || rule.factors.size() < decided.size()) continue;
         return named.op->emitOpError("has ")
                << rule.factors.size() << " factors, and the decision splits " << decided.size();
       }

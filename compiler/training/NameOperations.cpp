@@ -9,6 +9,11 @@ namespace cleave::training {
 #define GEN_PASS_DEF_NAMEOPERATIONS
 #include "compiler/training/Passes.h.inc"
 
+bool isOfLoss(StringRef name) {
+  const StringRef node = name.split(':').first;
+  return node == "loss" || node == partOfBatch;
+}
+
 std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
   struct Node {
     size_t main = 0; // index of the operation that does most of the arithmetic
@@ -46,7 +51,7 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
     if (!areNamed && nodeOf[i] != "?" && node.main == i)
       name = nodeOf[i].str();
     else
-      name = (nodeOf[i] + (areNamed ? "+" : ":") + kind + (number > 1 ? "." + Twine(number) : Twine())).str();
+      name = (nodeOf[i] + (areNamed ? ":+" : ":") + kind + (number > 1 ? "." + Twine(number) : Twine())).str();
   }
   return result;
 }
@@ -63,7 +68,6 @@ struct NameOperations : impl::NameOperationsBase<NameOperations> {
     }
     std::vector<std::string> names;
     for (NamedOperation &named : forwardOperations(model)) {
-      if (StringRef(named.name).split(':').first == partOfBatch) continue;
       place::nodeAttr.set(named.op, named.name);
       names.push_back(std::move(named.name));
     }

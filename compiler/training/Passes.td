@@ -162,7 +162,7 @@ def AccumulateGradients : Pass<"accumulate-gradients", "::mlir::ModuleOp"> {
     In fp8 the largest amax of the microbatches is accumulated (fp8/scales.h) and stays a result.
 
     A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
-    accumulated. What was counted ahead (BuildCount) is zeroed, too.
+    accumulated. The counts made ahead (BuildCount) are zeroed, too.
   }];
   let options = [microbatchesOption, pipelineOption];
 }

@@ -3,7 +3,7 @@
 //   %y = onnx.Contract %x, %w {place.node = "/up/MatMul"} loc("/up/MatMul")
 //   %z = onnx.Transpose %y {place.node = "/up/MatMul:Transpose"} loc("/up/MatMul")
 //
-//   %c = onnx.Cast %z loc("/up/MatMul")                                                "/up/MatMul+Cast"
+//   %c = onnx.Cast %z loc("/up/MatMul")                                                "/up/MatMul:+Cast"
 //
 // NameOperations gives them to all of @model, from which the other functions are made. What later passes add to a node
 // is counted where it is asked for.
@@ -14,16 +14,18 @@
 
 namespace cleave::training {
 
-// The node of a microbatch's loss that is scaled to its part of the batch. The whole batch's step, for which decisions
-// are made, has none, so that its operation gets no name.
+// The node of a microbatch's loss that is scaled to its part of the batch.
 inline constexpr llvm::StringLiteral partOfBatch = "loss.part";
+// Of an operation that AttachLoss made: the loss of a microbatch has another form than that of the batch, for which
+// decisions are made.
+bool isOfLoss(llvm::StringRef name);
 
 struct NamedOperation {
   mlir::Operation *op;
   std::string name; // each of the function's has another one
 };
 // That of the exported node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the
-// others, "node+Op" for those that were added after NameOperations.
+// others, "node:+Op" for those that were added after NameOperations.
 std::vector<NamedOperation> forwardOperations(mlir::func::FuncOp function);
 
 } // namespace cleave::training

@@ -54,6 +54,7 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
             if history:
                 trainer.save()
                 load_into(module, snapshots if stores.is_url(snapshots) else trainer.snapshots)
+        trainer._agree(None)  # the other processes have read the model that this one exported, which goes with it
     return history
 
 
