@@ -14,11 +14,12 @@ std::string vectorOf(int64_t elements) { return fmt::format("tensor<{}xf32>", el
 // Reads @x and writes @y, as many bytes each.
 std::string elementwise(int64_t elements) {
   const std::string type = vectorOf(elements);
-  return trialModule({{"x", type}, {"y", type}},
-                     fmt::format("  %x = onnx.read @x : {0}\n"
-                                 "  %y = onnx.Add %x, %x {{place.at = #place.at<phase = forward>}} : ({0}, {0}) -> {0}\n"
-                                 "  onnx.write @y, %y : {0}\n",
-                                 type));
+  return trialModule(
+      {{"x", type}, {"y", type}},
+      fmt::format("  %x = onnx.read @x : {0}\n"
+                  "  %y = onnx.Add %x, %x {{place.at = #place.at<phase = forward>}} : ({0}, {0}) -> {0}\n"
+                  "  onnx.write @y, %y : {0}\n",
+                  type));
 }
 
 std::string product(const std::string &element, int64_t m, int64_t n, int64_t k) {
@@ -38,7 +39,7 @@ std::string allReduce(int64_t elements) {
   const std::string type = vectorOf(elements);
   std::string step = fmt::format("  %s0 = onnx.read @x : {}\n", type);
   for (int i = 0; i < allReduces; ++i)
-    step += fmt::format("  %s{1} = dist.all_reduce %s{0} {{axes = [\"dp\"], reduce = \"sum\", "
+    step += fmt::format("  %s{1} = dist.all_reduce %s{0} {{axes = [\"dp\"], reduce = #dist.reduction<sum>, "
                         "place.at = #place.at<phase = forward>}} : ({2}) -> {2}\n",
                         i, i + 1, type);
   step += fmt::format("  onnx.write @y, %s{} : {}\n", allReduces, type);
