@@ -41,10 +41,11 @@ int MetricsServer::answer(mg_connection *client, void *server) {
   const std::string text = runtime::prometheusText(now);
   constexpr int ok = 200;
   // In one write: at the end of the run a client gets all of it or nothing.
-  const std::string answer = fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-                                         "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
-                                         text.size(), text);
-  mg_write(client, answer.data(), answer.size());
+  const std::string response =
+      fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                  "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+                  text.size(), text);
+  mg_write(client, response.data(), response.size());
   return ok;
 }
 
