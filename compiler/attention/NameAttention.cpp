@@ -344,11 +344,8 @@ private:
 struct NameAttention : impl::NameAttentionBase<NameAttention> {
   using Base::Base;
   void runOnOperation() override {
-    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      getOperation().emitError("has no function @model: the normalize phase makes it");
-      return signalPassFailure();
-    }
+    func::FuncOp model = modelOf(getOperation());
+    if (!model) return signalPassFailure();
     DenseSet<Value> trained;
     SymbolTable symbols(getOperation());
     for (auto read : model.getOps<onnx::ReadOp>())

@@ -299,11 +299,8 @@ private:
 struct RecognizeAttention : impl::RecognizeAttentionBase<RecognizeAttention> {
   using Base::Base;
   void runOnOperation() override {
-    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      getOperation().emitError("has no function @model: the normalize phase makes it");
-      return signalPassFailure();
-    }
+    func::FuncOp model = modelOf(getOperation());
+    if (!model) return signalPassFailure();
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>()))
       if (auto softmax = matchSoftmax(exp)) recognize(*softmax);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))

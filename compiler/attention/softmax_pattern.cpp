@@ -178,6 +178,12 @@ std::optional<CausalTable> tableOf(Value value) {
 
 } // namespace
 
+func::FuncOp modelOf(ModuleOp module) {
+  auto model = module.lookupSymbol<func::FuncOp>("model");
+  if (!model) module.emitError("has no function @model: the normalize phase makes it");
+  return model;
+}
+
 std::optional<Softmax> matchSoftmax(onnx::ExpOp exp) {
   auto sub = exp.getX().getDefiningOp<onnx::SubOp>();
   auto shift = sub ? sub.getB().getDefiningOp<onnx::BroadcastOp>() : onnx::BroadcastOp();

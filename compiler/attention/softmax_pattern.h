@@ -4,9 +4,13 @@
 //   p' = Where(IsNaN p, 0, p)     some exporters: a row without any key gives 0
 #pragma once
 #include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <optional>
 
 namespace cleave::attention {
+
+// @model, in which softmaxes are looked for. Null with an error where there is none.
+mlir::func::FuncOp modelOf(mlir::ModuleOp module);
 
 struct Softmax {
   mlir::Value scores;        // x

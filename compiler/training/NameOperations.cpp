@@ -1,4 +1,5 @@
 #include "compiler/training/node_names.h"
+#include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/place/Place.h"
@@ -60,18 +61,14 @@ namespace {
 
 struct NameOperations : impl::NameOperationsBase<NameOperations> {
   void runOnOperation() final {
-    ModuleOp module = getOperation();
-    auto model = module.lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      module.emitError("has no function @model: the normalize phase makes it");
-      return signalPassFailure();
-    }
+    func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
+    if (!model) return signalPassFailure();
     std::vector<std::string> names;
     for (NamedOperation &named : forwardOperations(model)) {
       place::nodeAttr.set(named.op, named.name);
       names.push_back(std::move(named.name));
     }
-    place::nodesAttr.set(module, names);
+    place::nodesAttr.set(getOperation(), names);
   }
 };
 

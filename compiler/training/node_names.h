@@ -2,7 +2,6 @@
 //
 //   %y = onnx.Contract %x, %w {place.node = "/up/MatMul"} loc("/up/MatMul")
 //   %z = onnx.Transpose %y {place.node = "/up/MatMul:Transpose"} loc("/up/MatMul")
-//
 //   %c = onnx.Cast %z loc("/up/MatMul")                                                "/up/MatMul:+Cast"
 //
 // NameOperations gives them to all of @model, from which the other functions are made. What later passes add to a node
@@ -16,7 +15,7 @@ namespace cleave::training {
 
 // The node of a microbatch's loss that is scaled to its part of the batch.
 inline constexpr llvm::StringLiteral partOfBatch = "loss.part";
-// Of an operation that AttachLoss made: the loss of a microbatch has another form than that of the batch, for which
+// Whether AttachLoss made the operation: the loss of a microbatch has another form than that of the batch, for which
 // decisions are made.
 bool isOfLoss(llvm::StringRef name);
 

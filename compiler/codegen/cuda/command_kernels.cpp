@@ -404,7 +404,7 @@ private:
       kernel.set_num_outputs(1);
       kernel.set_of_group(true);
       kernel.clear_buffers();
-      // Of the arena and of the table one element stands for all: the verifier checks both by the parts.
+      // One element stands for the whole arena, and one for the table: the verifier checks both by the parts.
       *kernel.add_buffers() = reach(plan::U8, 1);
       *kernel.add_buffers() = reach(plan::I64, 1);
       kernel.clear_extent();
