@@ -1,4 +1,4 @@
-// The passes of attention, in the order in which they run (compiler/pipeline.cpp).
+// The passes of attention, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 def RecognizeAttention : Pass<"recognize-attention", "::mlir::ModuleOp"> {
@@ -39,7 +39,7 @@ def BalanceSequence : Pass<"balance-sequence", "::mlir::ModuleOp"> {
   }];
 }
 
-def NameAttention : Pass<"name-attention", "::mlir::ModuleOp"> {
+def RaiseAttention : Pass<"raise-attention", "::mlir::ModuleOp"> {
   let summary = "softmax attention becomes the operation that libraries have";
   let description = [{
     From the core ops of softmax attention to the one operation that libraries have (onnx.ScaledAttention), before the
@@ -93,7 +93,7 @@ def ExpandAttention : Pass<"expand-attention", "::mlir::ModuleOp"> {
   }];
 }
 
-def WriteOutAttention : Pass<"write-out-attention", "::mlir::ModuleOp"> {
+def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
   let summary = "attention as one operation becomes products and a softmax";
   let description = [{
     In a copy of the step, for the reference executor, ScaledAttention and its gradient become products and a softmax

@@ -146,7 +146,7 @@ struct LocalWork {
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
   bool isUpdate = false;                // memory bound, of the optimizer
-  bool isSolo = false;                  // memory bound, with too few elements to share (policy::soloElements)
+  bool isSolo = false;                  // memory bound, with too few elements to share (tuning::soloElements)
   ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
   double elements = 0;
   double distance = 0; // bytes that others touched since it touched its own; 0: none

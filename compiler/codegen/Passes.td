@@ -1,4 +1,4 @@
-// The passes of code generation, in the order in which they run (codegen.cpp); folders kernels and cuda have some.
+// The passes of code generation, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 def FlattenGathers : Pass<"flatten-gathers", "::mlir::ModuleOp"> {

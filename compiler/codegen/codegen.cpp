@@ -2,15 +2,12 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/cuda/group_launches.h"
-#include "compiler/codegen/emit_plan.h"
+#include "compiler/codegen/emission/emit_plan.h"
 #include "compiler/codegen/kernels/kernels.h"
-#include "compiler/codegen/memory_plan.h"
-#include "compiler/codegen/passes.h"
-#include "compiler/verifies_ir.h"
+#include "compiler/codegen/memory/memory_plan.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Pass/PassManager.h"
 #include "runtime/plan/code_digest.h"
 #include "runtime/plan/library_workspace.h"
 
@@ -95,38 +92,7 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
 
 } // namespace
 
-void buildKeptValuesPipeline(OpPassManager &passes) {
-  passes.addPass(createAbsorbContractTransposes());
-  passes.addPass(createRematerializeCheap());
-}
-
-void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
-  passes.addPass(createFlattenGathers());
-  passes.addPass(createJoinParts());
-  passes.addPass(createAbsorbContractTransposes());
-  if (gpu) passes.addPass(createLayEightBitProducts());
-  if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
-  passes.addPass(createPullFactors());
-  passes.addPass(createSplitReductions({gpu}));
-  passes.addPass(createSplitSums());
-  passes.addPass(createRematerializeCheap());
-  passes.addPass(createSelectHalves());
-  passes.addPass(createAddInPlace());
-  passes.addPass(createFormClusters());
-  passes.addPass(createRecordOperations());
-  passes.addPass(createLowerKernelsToLinalg());
-  passes.addPass(createScheduleKernels({gpu}));
-  passes.addPass(createLowerLibraryOps());
-  passes.addPass(createLowerCollectives());
-  passes.addPass(createCopyKeptValues());
-  passes.addPass(createOffloadState());
-  passes.addPass(createOffloadActivations());
-  passes.addPass(createScheduleCommands({gpu}));
-  passes.addPass(createPlanMemory());
-  passes.addPass(createVerifyPlan());
-}
-
-FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options) {
+void prepare(ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options) {
   MLIRContext *context = module.getContext();
   DialectRegistry registry;
   registerKernelDialects(registry);
@@ -140,14 +106,11 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
   if (!offloaded.empty()) plan::offloadAttr.set(module, offloaded);
   if (auto model = module.lookupSymbol<func::FuncOp>("model"))
     model.erase(); // the functions made from it are what runs
+}
 
-  PassManager passes(context);
-  passes.enableVerifier(verifiesIr());
-  buildCodegenPipeline(passes, !options.gpu.empty(), options.foldEpilogues);
-  if (failed(passes.run(module))) return failure();
+FailureOr<plan::Plan> emit(ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options) {
   FailureOr<plan::Plan> plan = emitPlan(module, mesh);
   if (failed(plan)) return failure();
-
   if (failed(options.gpu.empty() ? addCpuKernels(module, options, *plan) : addGpuKernels(module, options, *plan)))
     return failure();
   plan->set_threads_per_device(static_cast<int32_t>(options.threads));

@@ -1,10 +1,9 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
 //   local functions    -> commands, kernels, offsets      the passes of Passes.td
-//   everything         -> plan::Plan (plan.proto)         generate
+//   everything         -> plan::Plan (plan.proto)         emit
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/Pass.h"
 #include "plan/plan.pb.h"
 #include "runtime/base/sharding/mesh.h"
 
@@ -33,15 +32,11 @@ struct CodegenOptions {
   MemoryReport *memory = nullptr;   // filled when given
 };
 
-// The plan of a partitioned module: mesh, parameters, programs, kernels. The caller adds training, reports and sources.
-// Runs all passes above on the module, which then holds the commands. Errors are emitted as diagnostics.
-mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
+// Before the passes: loads the dialects, and notes the mesh and what is offloaded on the module.
+void prepare(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
 
-// Before a pipelined step is cut into functions: a stage keeps no more for its backward pass than a step that is one
-// function does. Needs the stages of operations (AssignStages).
-void buildKeptValuesPipeline(mlir::OpPassManager &passes);
-
-// The passes of generate, in order, for CPUs or for GPUs.
-void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool foldEpilogues = true);
+// After them: mesh, parameters, programs, kernels. The caller adds training, reports and sources. Errors are emitted as
+// diagnostics.
+mlir::FailureOr<plan::Plan> emit(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
 
 } // namespace cleave::codegen

@@ -1,4 +1,4 @@
-// The passes of code generation (codegen.h makes the pipeline).
+// The passes of code generation (compiler/driver/pass_list.h has their order).
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

@@ -1,4 +1,4 @@
-// The passes of layout, in the order in which they run (layout.cpp).
+// The passes of layout, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 def ChooseChannelsLast : Pass<"choose-channels-last", "::mlir::ModuleOp"> {

@@ -21,9 +21,6 @@ enum class Convolutions {
   Rounded // of 16 and of 32 bits: GPUs whose products of fp32 round to TF32, on the same engines
 };
 
-// The passes of the phase, in order. `weights`: weights of convolutions have their input channels last, too.
-void buildLayoutPipeline(mlir::OpPassManager &manager, Convolutions which, bool weights);
-
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "compiler/layout/Passes.h.inc"

@@ -1,4 +1,4 @@
-// The passes of the normalize phase, in the order in which they run (pipeline.cpp).
+// The passes of the normalize phase, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 def CheckNodes : Pass<"check-nodes", "::mlir::ModuleOp"> {

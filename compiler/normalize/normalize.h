@@ -20,7 +20,6 @@
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "mlir/Pass/PassManager.h"
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,9 +49,6 @@ Support supportOf(const std::string &domain, const std::string &op, int64_t vers
 inline bool isSupported(const std::string &domain, const std::string &op, int64_t version) {
   return supportOf(domain, op, version) != Support::None;
 }
-
-// The passes of the phase, in order.
-void buildNormalizePipeline(mlir::OpPassManager &passes, const NormalizeOptions &options);
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION

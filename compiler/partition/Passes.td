@@ -1,4 +1,4 @@
-// The passes of the partition phase, in the order in which they run (partition.cpp).
+// The passes of the partition phase, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 defvar ranksOption = ListOption<"ranks", "ranks", "int", "the rank of every stage">;
@@ -145,7 +145,7 @@ def BucketCollectives : Pass<"bucket-collectives", "::mlir::ModuleOp"> {
             update
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
-  let options = [Option<"bytes", "bytes", "int64_t", "policy::bucketBytes", "largest bucket">];
+  let options = [Option<"bytes", "bytes", "int64_t", "tuning::bucketBytes", "largest bucket">];
 }
 
 def BuildRoutines : Pass<"build-routines", "::mlir::ModuleOp"> {

@@ -1,6 +1,6 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <limits>
 

@@ -2,17 +2,14 @@
 //
 //   planner::Problem problem = extractProblem(module, {.batch = 32, .samples = 8, .precision = "fp32"});
 //   planner::Decision decision = ... planner::solve(problem, ...);
-//   buildPartitionPipeline(pm, decision);     pm.run(module)
+//   addPartitionPasses(passes, {decision});   passes.run(module)      (compiler/driver/pass_list.h)
 //
 // Before (dp=2, tp=2):  %y = onnx.Contract %x, %w : (tensor<8x64xf32>, tensor<64x256xf32>) -> tensor<8x256xf32>
 // After:                %p = onnx.Contract %x, %w : (tensor<4x32xf32>, tensor<32x256xf32>) -> tensor<4x256xf32>
 //                       %y = dist.all_reduce %p {axes = ["tp"], reduce = #dist.reduction<sum>, why = "..."}
 #pragma once
-#include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/problem.h"
-#include "compiler/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/PassManager.h"
 
 namespace cleave::partition {
 
@@ -27,14 +24,5 @@ struct ProblemOptions {
 
 // The planner's view of the forward part of a function. Fails (with an error at the op) when an op has no factor rule.
 llvm::FailureOr<planner::Problem> extractProblem(mlir::ModuleOp module, const ProblemOptions &options);
-
-// All passes of passes.h in order. `mesh` is the decision's.
-// `table`: the rows of a pipeline, made by makeSchedule of the decision's kind; none without a pipeline. `onLocal` adds
-// what is to be done on local shapes, `beforeCut` what comes then, before a pipeline's stages become functions of their
-// own.
-void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
-                            const std::optional<planner::PipelineSchedule> &table = std::nullopt,
-                            llvm::function_ref<void(mlir::OpPassManager &)> onLocal = {},
-                            llvm::function_ref<void(mlir::OpPassManager &)> beforeCut = {});
 
 } // namespace cleave::partition

@@ -1,8 +1,8 @@
-// The passes that split a training step over a mesh (partition.h makes the pipeline).
+// The passes that split a training step over a mesh (compiler/driver/pass_list.h has their order).
 #pragma once
 #include "compiler/planner/problem/decision.h"
-#include "compiler/policy.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/tuning.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>

@@ -1,4 +1,4 @@
-// The passes of the training phase, in the order in which they run (training.cpp).
+// The passes of the training phase, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
 defvar recipeOption = Option<"recipe", "recipe", "::cleave::recipe::Recipe", "", "the recipe, as YAML text">;

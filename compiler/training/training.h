@@ -17,23 +17,8 @@
 #include "compiler/training/recipe_option.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include <functional>
 
 namespace cleave::training {
-
-struct TrainingOptions {
-  int64_t microbatches = 1;             // the module is built at the size of one microbatch
-  std::vector<double> lossOfBatch = {}; // of several: onnx.loss_terms, as one microbatch has it
-  bool delayWeights = false;            // two versions of the weights: see DelayWeights
-  bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
-  // Passes over the forward graph with its loss and labels, before the backward pass is built.
-  std::function<void(mlir::OpPassManager &)> onForward = {};
-};
-
-void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);
-
-// Registers `--training="recipe={...} microbatches=4"`, the whole phase.
-void registerTrainingPipeline();
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION

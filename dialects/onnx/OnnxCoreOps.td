@@ -304,7 +304,7 @@ def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 
 
 //===--- attention as one op ----------------------------------------------------------------------------------------===//
 
-// Where a library has it (compiler/attention/NameAttention.cpp): GPUs in 16 bits. Elsewhere attention stays products
+// Where a library has it (compiler/attention/raise_attention.cpp): GPUs in 16 bits. Elsewhere attention stays products
 // and a softmax. Tensors are [batch, positions, heads, features]; keys and values may have fewer heads, each for as many
 // of the queries' that lie side by side. `bias`, added to the scores, is [batch or 1, heads or 1, queries, keys].
 class Core_Attention<string mnemonic, list<Trait> traits = []>

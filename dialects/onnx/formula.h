@@ -18,7 +18,7 @@ inline bool isFloatTensor(mlir::Value value) {
   return type && mlir::isa<mlir::FloatType>(type.getElementType());
 }
 
-// Operands of products in fp8 have such elements, and nothing else (compiler/training/fp8/QuantizeProducts.cpp).
+// Operands of products in fp8 have such elements, and nothing else (compiler/training/fp8/quantize_products.cpp).
 inline bool isEightBitFloat(mlir::Type element) {
   return mlir::isa<mlir::Float8E4M3FNType, mlir::Float8E5M2Type>(element);
 }

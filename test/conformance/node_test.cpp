@@ -1,4 +1,5 @@
 #include "test/conformance/node_test.h"
+#include "compiler/driver/pass_list.h"
 #include "compiler/import/import.h"
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/function_bodies.h"
@@ -126,7 +127,7 @@ Outcome NodeTest::attempt(Fixed fixed, const Evaluate &evaluate) {
   }
   model.setType(FunctionType::get(&context, model.getBody().getArgumentTypes(), model.getResultTypes()));
   PassManager passes(&context);
-  normalize::buildNormalizePipeline(passes, {});
+  addNormalizePasses(passes, {});
   if (failed(passes.run(**module))) {
     notKnown = error.find("must be known") != std::string::npos;
     return refused("");

@@ -1,5 +1,6 @@
 #include "test/conformance/on_device.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/driver/pass_list.h"
 #include "compiler/layout/image_operation.h"
 #include "compiler/layout/layout.h"
 #include "compiler/normalize/constants.h"
@@ -69,7 +70,7 @@ Result<plan::Plan> compile(func::FuncOp model, Device device, const std::string 
   options.threads = 1;
   if (device != Device::Cpu) options.gpu = target;
   options.emulate = device == Device::Emulation || device == Device::FakeCuda;
-  FailureOr<plan::Plan> plan = codegen::generate(module, dist::Mesh{}, options);
+  FailureOr<plan::Plan> plan = cleave::generate(module, dist::Mesh{}, options);
   if (failed(plan)) return inputError("code generation failed");
   plan->mutable_training()->set_global_batch(1);
   plan->mutable_training()->set_microbatches(1);

@@ -1,7 +1,7 @@
 // The commands (docs/reference/commands.md). Each function adds one subcommand; the subcommand's callback does the work
 // and leaves the exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
 #pragma once
-#include "compiler/compile.h"
+#include "compiler/driver/compile.h"
 #include "compiler/report/tables.h"
 #include "runtime/base/status.h"
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // cleave init MODEL: the first recipe for a model, with the other choices as comments.
-#include "compiler/draft_recipe.h"
+#include "compiler/driver/draft_recipe.h"
 #include "compiler/import/import.h"
 #include "compiler/recipe/recipe.h"
 #include "tools/cleave/commands.h"

@@ -1,8 +1,8 @@
 // cleave probe -o cluster.yaml: measure this machine as the runtime uses it, its GPUs where there are any, and write
 // the cluster file for it.
 #include "compiler/calibrate/machine_cluster.h"
-#include "compiler/gpu_trials.h"
-#include "compiler/trial_kernels.h"
+#include "compiler/trials/gpu_trials.h"
+#include "compiler/trials/trial_kernels.h"
 #include "runtime/engine/probe/figures_json.h"
 #include "runtime/engine/probe/idle_cores.h"
 #include "runtime/engine/probe/machine.h"

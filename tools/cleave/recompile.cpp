@@ -1,5 +1,5 @@
 #include "tools/cleave/recompile.h"
-#include "compiler/compile.h"
+#include "compiler/driver/compile.h"
 #include <algorithm>
 #include <fmt/core.h>
 #include <utility>

@@ -2,7 +2,7 @@
 #include "compiler/codegen/cuda/command_code.h"
 #include "compiler/codegen/cuda/grid_schedule.h"
 #include "compiler/codegen/cuda/scatter_code.h"
-#include "compiler/codegen/memory_plan.h"
+#include "compiler/codegen/memory/memory_plan.h"
 #include "compiler/elements/element_data.h"
 #include "runtime/plan/dtype.h"
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "compiler/codegen/codegen.h"
-#include "compiler/codegen/command_building.h"
-#include "compiler/codegen/lower_contract.h"
+#include "compiler/codegen/commands/command_building.h"
+#include "compiler/codegen/commands/lower_contract.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -3,7 +3,7 @@
 #include "compiler/codegen/cuda/grid_builder.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/math_expansion.h"
-#include "compiler/verifies_ir.h"
+#include "dialects/pass_manager.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
@@ -112,7 +112,7 @@ std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMConte
   expandMath(module, /*fuses=*/true);
   useInstructions(module);
   PassManager passes(module.getContext());
-  passes.enableVerifier(verifiesIr());
+  if (failed(configure(passes))) return nullptr;
   passes.addPass(createSCFToControlFlowPass());
   ConvertGpuOpsToNVVMOpsOptions toNvvm;
   toNvvm.indexBitwidth = 64;

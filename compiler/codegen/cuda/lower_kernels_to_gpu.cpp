@@ -1,6 +1,6 @@
 #include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/cuda/grid_kernel.h"
-#include "compiler/codegen/memory_plan.h"
+#include "compiler/codegen/memory/memory_plan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

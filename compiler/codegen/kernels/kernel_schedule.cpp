@@ -1,5 +1,5 @@
 #include "compiler/codegen/kernels/kernel_schedule.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -134,7 +134,7 @@ private:
       s.rangeIsVector = s.vector >= 0 && s.outer.empty();
       s.extent = s.rangeIsVector ? s.sizes[s.vector] : rows;
       // Cuts at whole vectors keep the bits independent of the number of threads.
-      s.grain = s.rangeIsVector ? policy::soloElements : grainOf(s.vector >= 0 ? s.sizes[s.vector] : 1);
+      s.grain = s.rangeIsVector ? tuning::soloElements : grainOf(s.vector >= 0 ? s.sizes[s.vector] : 1);
     } else if (vectorIsReduced) {
       s.shape = KernelSchedule::Rows;
       s.extent = rows;
@@ -157,7 +157,7 @@ private:
     }
   }
   static int64_t grainOf(int64_t elementsOfOne) {
-    return std::max<int64_t>(1, policy::soloElements / std::max<int64_t>(1, elementsOfOne));
+    return std::max<int64_t>(1, tuning::soloElements / std::max<int64_t>(1, elementsOfOne));
   }
 
   // A result that an input could lie under if it were written in a later phase, which computes it anyway, is written

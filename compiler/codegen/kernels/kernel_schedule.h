@@ -6,7 +6,7 @@
 //   store sum of 1024 rows of 512  Columns: range over the columns; inside, rows then at most 512 columns
 //   x * y of 100000 elements       Flat: range over the elements themselves
 #pragma once
-#include "compiler/codegen/kernels/kernel_domain.h"
+#include "compiler/codegen/clusters/kernel_domain.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 

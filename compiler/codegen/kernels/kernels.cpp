@@ -2,7 +2,7 @@
 #include "compiler/codegen/kernels/kernel_loops.h"
 #include "compiler/codegen/kernels/kernel_schedule.h"
 #include "compiler/codegen/kernels/math_expansion.h"
-#include "compiler/verifies_ir.h"
+#include "dialects/pass_manager.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
@@ -35,7 +35,7 @@ void registerKernelDialects(DialectRegistry &registry) {
 static LogicalResult lowerToLlvm(ModuleOp loops) {
   expandMath(loops);
   PassManager passes(loops.getContext());
-  passes.enableVerifier(verifiesIr());
+  if (failed(configure(passes))) return failure();
   passes.addPass(createConvertMathToLLVMPass());
   passes.addPass(createConvertMathToLibmPass());
   passes.addPass(createConvertFuncToLLVMPass());

@@ -1,4 +1,4 @@
-#include "compiler/codegen/kernels/kernel_domain.h"
+#include "compiler/codegen/clusters/kernel_domain.h"
 #include "compiler/codegen/kernels/kernel_element.h"
 #include "compiler/codegen/kernels/philox.h"
 #include "compiler/codegen/passes.h"

@@ -3,7 +3,7 @@
 #include "compiler/planner/facts/whole_recomputation.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/stage_transfers.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <cmath>
 
@@ -116,7 +116,7 @@ private:
         leaving = std::min(leaving, other.largestLeaving);
         if (other.compute() > 0) leastForward = std::min(leastForward, other.computeForward() / other.compute());
         const double once = other.keptOfLast - one.plain.keptOfLast +
-                            2 * (other.keptOnHost - one.plain.keptOnHost) / policy::hostBuckets;
+                            2 * (other.keptOnHost - one.plain.keptOnHost) / tuning::hostBuckets;
         if (other.kept < one.plain.kept || once < 0)
           one.ways.push_back(
               {std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once, other.beside});

@@ -1,12 +1,12 @@
 #include "compiler/planner/cost/device_memory.h"
 #include "compiler/cluster/device_presets.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 
 namespace cleave::planner {
 
 double passingBytes(const Cost &rank) {
-  return rank.keptOnHost > 0 ? 2 * std::max(rank.keptOnHost / policy::hostBuckets, rank.largestLeaving) : 0;
+  return rank.keptOnHost > 0 ? 2 * std::max(rank.keptOnHost / tuning::hostBuckets, rank.largestLeaving) : 0;
 }
 
 Workspace workspaceOf(const Setting &setting, const Cost &rank) {
@@ -19,7 +19,7 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank) {
   // A bucket under way: a gradient that is larger is one by itself. The result of its scatter stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
-    const double bucket = std::max(double(policy::bucketBytes), rank.largestGradient);
+    const double bucket = std::max(double(tuning::bucketBytes), rank.largestGradient);
     space.buckets = std::min(bucket, rank.gradients + rank.parameters);
     if (setting.zero >= 2) space.scattered = 2 * std::min(bucket / double(setting.zeroWays()), rank.gradients);
   } else if (setting.zero >= 1) { // samples that do not divide: a device cuts its part out of its own gradient
@@ -59,12 +59,12 @@ double gatheredAgain(const Setting &setting, const Cost &rank) {
 // Where no bucket is counted for the batch's axes: one over tp stands beside the sums that it is made of.
 double combinedBucket(const Setting &setting, const Cost &rank) {
   if (setting.gradientWays() > 1) return 0;
-  return std::min(std::max(double(policy::bucketBytes), rank.largestGradient), rank.combined);
+  return std::min(std::max(double(tuning::bucketBytes), rank.largestGradient), rank.combined);
 }
 
 // Bytes of parameters that tp gathers: the block that is read, and the next one.
 double gatheredOverTensor(const Cost &rank) {
-  return std::min(rank.gathered, 2 * std::max(double(policy::gatherBlockBytes), rank.largestGathered));
+  return std::min(rank.gathered, 2 * std::max(double(tuning::gatherBlockBytes), rank.largestGathered));
 }
 
 } // namespace

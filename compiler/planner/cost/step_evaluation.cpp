@@ -2,7 +2,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/cost/update_bytes.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include "runtime/plan/input_stages.h"
 #include <algorithm>
 #include <cmath>
@@ -308,7 +308,7 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
     double part = model.cluster->device.overlap;
     late = std::max(0.0, way - part * forward) + std::max(0.0, way - part * backward);
     // Nothing hides the last bucket that leaves in a stage's microbatch and the first that comes.
-    if (model.setting.pp > 1) late = std::max(late, 2 * way / policy::hostBuckets);
+    if (model.setting.pp > 1) late = std::max(late, 2 * way / tuning::hostBuckets);
     seconds += 2 * way;
   }
   predicted.hostSeconds = seconds;

@@ -1,7 +1,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/pipeline/stage_plan.h"
-#include "compiler/policy.h"
 #include "compiler/schedule/simulate.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -215,7 +215,7 @@ private:
   double readAgainSoon(int first, int end) const {
     const double nodes = double(layout.units[size_t(end) - 1].end - layout.units[size_t(first)].first);
     double behind = 0, bytes = 0;
-    for (int u = end; u-- > first && behind * policy::leastWayBack < nodes;) {
+    for (int u = end; u-- > first && behind * tuning::leastWayBack < nodes;) {
       const Unit &unit = layout.units[size_t(u)];
       bytes += problem.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
       behind += double(unit.end - unit.first);

@@ -1,6 +1,6 @@
 #include "compiler/planner/pipeline/rank_load.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -127,7 +127,7 @@ void RankLoad::tryFrom(Recompute less, Recompute more) {
   auto saved = [&](const Count &count) {
     const Cost &a = problem->activity->of(count.kind, less), &b = problem->activity->of(count.kind, more);
     return (a.kept - b.kept) * count.live + a.keptOfLast - b.keptOfLast +
-           2 * (a.keptOnHost - b.keptOnHost) / policy::hostBuckets;
+           2 * (a.keptOnHost - b.keptOnHost) / tuning::hostBuckets;
   };
   struct Step {
     std::vector<size_t> counts; // units that are computed again together; of one count each by itself

@@ -2,7 +2,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/split/split_candidates.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -53,7 +53,7 @@ public:
   Timed bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
     const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return {};
-    double bucket = std::max(bytes, std::min(double(policy::bucketBytes), model.gradientBytes));
+    double bucket = std::max(bytes, std::min(double(tuning::bucketBytes), model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
     if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, {tensor}, alike, why});
     return {seconds, linksOf(collective, group, bytes, times)};
@@ -321,7 +321,7 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2)) {
     update.bytes += 2 * stateElements * double(tensor.elementBytes);
     update.kernels = 1;
-    update.isSolo = stateElements <= policy::soloElements;
+    update.isSolo = stateElements <= tuning::soloElements;
   }
   update.distance = distance;
   update.age = model.stepSeconds;
@@ -333,7 +333,7 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   if (!(isChoice && model.presetSplitsWeights))
     addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
 
-  if (movesState(setting.offload) && price.optimizer >= count * policy::leastOnHost) {
+  if (movesState(setting.offload) && price.optimizer >= count * tuning::leastOnHost) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
     price.host = std::exchange(price.optimizer, 0);
     price.hostSeconds = hostCopySeconds(*model.cluster, price.host, count);
@@ -484,7 +484,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
-  const bool isSmall = flow.savedWhereSmall && kept <= policy::smallBytes;
+  const bool isSmall = flow.savedWhereSmall && kept <= tuning::smallBytes;
   // Copies count for a tensor that is made again: what it is made from counts by itself. So it is with slices, but for
   // stages, which copy them.
   const bool readsSlices = setting.pp == 1, isMade = flow.madeAgain || (readsSlices && flow.isSlice);

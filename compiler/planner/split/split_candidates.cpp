@@ -1,7 +1,7 @@
 #include "compiler/planner/split/split_candidates.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/problem/pins.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cmath>
@@ -148,7 +148,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   work.isScores = facts.core[size_t(index)];
   if (node.cheap) {
     work.kernels = fusedCore ? 0 : fused.kernels;
-    work.isSolo = local.elements(node) <= policy::soloElements;
+    work.isSolo = local.elements(node) <= tuning::soloElements;
   }
   auto isKept = [&](int tensor) {
     return facts.kept[size_t(tensor)] && problem.tensors[size_t(tensor)].kind == TensorKind::Activation;

@@ -6,7 +6,7 @@
 #include "compiler/planner/facts/stage_units.h"
 #include "compiler/planner/split/laid_axes.h"
 #include "compiler/planner/split/split_candidates.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -255,8 +255,8 @@ private:
                            isFed ? int64_t(t) : -1);
       if (last >= 0) {
         flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
-        flow.nearLoss = behind[size_t(last)] * policy::leastWayBack < all;
-        flow.nearLossAgain = behindAgain[size_t(last)] * policy::leastWayBack < all;
+        flow.nearLoss = behind[size_t(last)] * tuning::leastWayBack < all;
+        flow.nearLossAgain = behindAgain[size_t(last)] * tuning::leastWayBack < all;
       }
       auto [found, isNew] = tied.try_emplace(key, model.flows.size());
       if (isNew)

@@ -2,7 +2,7 @@
 // step is one CUDA graph. Several GPUs of this process work at the same time, as in a run.
 //
 //   std::vector<GpuDescription> gpus = findGpus();                       // "NVIDIA H100 80GB HBM3", 90, 85.0e9
-//   GpuProbe probe{.gpu = gpus[0], .devices = 2, .trials = trials};      // compiler/gpu_trials.h makes them
+//   GpuProbe probe{.gpu = gpus[0], .devices = 2, .trials = trials};      // compiler/trials/gpu_trials.h makes them
 //   Result<GpuFigures> figures = probe.measure();
 #pragma once
 #include "runtime/base/status.h"

@@ -1,7 +1,8 @@
 // Models: taken, from import to normalize, or refused with a word.
+#include "compiler/driver/pass_list.h"
 #include "compiler/import/import.h"
 #include "compiler/normalize/normalize.h"
-#include "compiler/verifies_ir.h"
+#include "dialects/pass_manager.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/onnx_pb.h"
 #include "test/fuzz/input_context.h"
@@ -42,9 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto module = import_::importModel(context, fuzz::fileOf({reinterpret_cast<const char *>(data), size}));
   if (mlir::succeeded(module)) {
     mlir::PassManager passes(&context);
-    passes.enableVerifier(verifiesIr());
-    normalize::buildNormalizePipeline(passes, {.dims = sizesOf(**module)});
-    if (mlir::succeeded(passes.run(**module))) return 0;
+    addNormalizePasses(passes, {.dims = sizesOf(**module)});
+    if (mlir::succeeded(configure(passes)) && mlir::succeeded(passes.run(**module))) return 0;
   }
   fuzz::require(!said.empty(), "refused without a word");
   return 0;

@@ -1,7 +1,7 @@
 // Models of one to three nodes with random attributes, shapes, element types and missing inputs, of every operator of
 // every opset that ONNX's schemas know: `cleave inspect` takes them or says what is wrong, naming the node. The input's
 // bytes are the choices of which the model is made.
-#include "compiler/compile.h"
+#include "compiler/driver/compile.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/normalize/operator_demands.h"
 #include "onnx/defs/schema.h"

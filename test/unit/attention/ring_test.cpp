@@ -2,6 +2,7 @@
 // with attention as one operation, against the same model with its attention as exported. Everything is computed in
 // doubles: what differs is rounding.
 #include "compiler/attention/attention.h"
+#include "compiler/driver/pass_list.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
@@ -38,16 +39,11 @@ protected:
                                           "optimizer: {kind: adamw, lr: 0.1}\nclip_norm: 0.5\n");
     EXPECT_TRUE(recipe.isOk()) << recipe.status().message();
     PassManager passes(&context);
-    training::TrainingOptions options;
-    if (blocks > 1)
-      options.onForward = [&](OpPassManager &forward) {
-        forward.addPass(createRecognizeAttention({blocks}));
-        if (balance) forward.addPass(createBalanceSequence());
-      };
-    if (named)
-      options.onForward = [&](OpPassManager &forward) { forward.addPass(createNameAttention({.featureMultiple = 4})); };
-    training::buildTrainingPipeline(passes, *recipe, options);
-    if (blocks > 1) passes.addPass(createExpandAttention());
+    TrainingOptions options;
+    options.sequenceBlocks = blocks;
+    options.balanceSequence = balance;
+    if (named) options.raiseAttention = {.featureMultiple = 4};
+    addTrainingPasses(passes, *recipe, options);
     EXPECT_TRUE(succeeded(passes.run(*module)));
     if (named) writtenOut(*module);
     if (recompute) computeAgain(*module);
@@ -64,7 +60,7 @@ protected:
     EXPECT_EQ(forward, taken);
     EXPECT_EQ(backward, taken);
     PassManager passes(&context);
-    passes.addPass(createWriteOutAttention());
+    passes.addPass(createDecomposeAttention());
     EXPECT_TRUE(succeeded(passes.run(module)));
   }
 
@@ -98,7 +94,7 @@ protected:
     decision.mesh = mesh;
     decision.batchAxes = {"dp"};
     PassManager passes(&context);
-    partition::buildPartitionPipeline(passes, mesh, decision);
+    addPartitionPasses(passes, {.decision = decision});
     EXPECT_TRUE(succeeded(passes.run(*module)));
     return module;
   }

@@ -1,5 +1,5 @@
 // Contractions laid out as matrix products over strides, executed by plain loops, against the sum over all indices.
-#include "compiler/codegen/contract_layout.h"
+#include "compiler/codegen/commands/contract_layout.h"
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>

@@ -2,6 +2,7 @@
 // the unsplit step.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/kernels.h"
+#include "compiler/driver/pass_list.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
@@ -101,7 +102,7 @@ TEST(Generate, TwoDevicesTrainAsOne) {
   ASSERT_TRUE(module);
   dist::Mesh mesh{{{"dp", 2}}};
   MemoryReport memory;
-  auto generated = generate(*module, mesh, {.threads = 1, .memory = &memory});
+  auto generated = cleave::generate(*module, mesh, {.threads = 1, .memory = &memory});
   ASSERT_TRUE(mlir::succeeded(generated));
   plan::Plan &plan = *generated;
   plan.mutable_training()->set_global_batch(8);

@@ -1,5 +1,5 @@
 // The arena planner on random lifetimes, against the definition of a valid layout and the bound no layout can beat.
-#include "compiler/codegen/memory_plan.h"
+#include "compiler/codegen/memory/memory_plan.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>

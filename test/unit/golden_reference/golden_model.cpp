@@ -1,7 +1,8 @@
 #include "test/unit/golden_reference/golden_model.h"
+#include "compiler/driver/pass_list.h"
 #include "compiler/import/import.h"
 #include "compiler/normalize/normalize.h"
-#include "compiler/training/ExportReference.h"
+#include "compiler/training/export_reference.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -37,16 +38,16 @@ json readJson(const std::string &path) {
 
 } // namespace
 
-GoldenModel GoldenModel::load(const std::string &name, const training::TrainingOptions &options,
-                              runtime::Precision precision, bool backwardOnly) {
+GoldenModel GoldenModel::load(const std::string &name, const TrainingOptions &options, runtime::Precision precision,
+                              bool backwardOnly) {
   GoldenModel model;
   Status status = model.build(name, options, precision, backwardOnly);
   if (!status) model.error = status.message().empty() ? "failed" : status.message();
   return model;
 }
 
-Status GoldenModel::build(const std::string &name, const training::TrainingOptions &options,
-                          runtime::Precision precision, bool backwardOnly) {
+Status GoldenModel::build(const std::string &name, const TrainingOptions &options, runtime::Precision precision,
+                          bool backwardOnly) {
   std::string folder = folderOf(name);
   train = readJson(folder + "/train.json");
   golden = readJson(folder + "/golden.json");
@@ -72,12 +73,12 @@ Status GoldenModel::build(const std::string &name, const training::TrainingOptio
   normalized.dims["batch"] /= microbatches;
   if (recipe.batchNorm == recipe::BatchNorm::Training) normalized.batchNorm = normalize::BatchNormMode::Training;
   mlir::PassManager passes(context.get());
-  normalize::buildNormalizePipeline(passes, normalized);
+  addNormalizePasses(passes, normalized);
   if (backwardOnly) {
     passes.addPass(training::createAttachLoss({recipe}));
     passes.addPass(training::createBuildBackward({}));
   } else {
-    training::buildTrainingPipeline(passes, recipe, options);
+    addTrainingPasses(passes, recipe, options);
   }
   if (mlir::failed(passes.run(*module))) return inputError(messages);
   plan::Graph graph;

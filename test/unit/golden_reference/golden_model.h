@@ -4,6 +4,7 @@
 //   auto model = GoldenModel::load("mlp", {.microbatches = 2});
 //   auto outcome = model.executor->step(model.batch(0), {.step = 1, .learningRate = model.recipe.optimizer.lr.at(1)});
 #pragma once
+#include "compiler/driver/pass_list.h"
 #include "compiler/training/training.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -28,12 +29,12 @@ struct GoldenModel {
   std::string error; // not empty: nothing else is valid
 
   // With `backwardOnly` the graph is @model after BuildBackward, whose outputs are the gradients.
-  static GoldenModel load(const std::string &name, const training::TrainingOptions &options,
+  static GoldenModel load(const std::string &name, const TrainingOptions &options,
                           runtime::Precision precision = runtime::Precision::Double, bool backwardOnly = false);
   std::vector<runtime::NamedTensors> batch(int64_t step) const;
 
 private:
-  Status build(const std::string &name, const training::TrainingOptions &options, runtime::Precision precision,
+  Status build(const std::string &name, const TrainingOptions &options, runtime::Precision precision,
                bool backwardOnly);
   Status loadWeights(const std::string &folder);
 };

@@ -1,5 +1,6 @@
 // The compiler up to the training phase, run by the reference executor in double precision, against the trainings that
 // PyTorch recorded: every loss, gradient norm, step-0 gradient and final parameter.
+#include "compiler/driver/pass_list.h"
 #include "compiler/recipe/schedule.h"
 #include "runtime/plan/lr_schedule.h"
 #include "runtime/train/data/zip.h"
@@ -70,7 +71,7 @@ bool lacksWeights(const std::string &name) {
 
 class Golden : public ::testing::TestWithParam<const char *> {};
 
-void train(const std::string &name, const training::TrainingOptions &options, int64_t steps) {
+void train(const std::string &name, const TrainingOptions &options, int64_t steps) {
   GoldenModel model = GoldenModel::load(name, options);
   ASSERT_EQ(model.error, "");
   steps = std::min<int64_t>(steps, model.train["steps"].get<int64_t>());

@@ -1,6 +1,6 @@
 // The probe's plans on the fake of NVIDIA's libraries: what they do, and that they can be timed.
 #include "compiler/calibrate/machine_cluster.h"
-#include "compiler/gpu_trials.h"
+#include "compiler/trials/gpu_trials.h"
 #include "runtime/engine/probe/gpu_machine.h"
 #include "test/unit/cuda/plan/for_fake_gpu.h"
 #include <cstdlib>

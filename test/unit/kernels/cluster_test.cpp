@@ -1,5 +1,5 @@
 // Clusters that training makes, compiled and compared with the reference evaluator.
-#include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/codegen/clusters/cluster_graph.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "compiler/codegen/kernels/program_order.h"
+#include "compiler/codegen/clusters/program_order.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"

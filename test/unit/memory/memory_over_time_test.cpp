@@ -1,5 +1,5 @@
 // The estimate's memory over a step beside that of the plan compiled from the same decision.
-#include "compiler/compile.h"
+#include "compiler/driver/compile.h"
 #include "test/unit/memory/plan_liveness.h"
 #include <cstdlib>
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // The normalize phase on modules written out: what it says it supports, and that pushing reshapes and absorbing
 // transposes leaves every number as it was.
+#include "compiler/driver/pass_list.h"
 #include "compiler/normalize/along_axis.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -102,7 +103,7 @@ TEST_F(Modules, PushedReshapesComputeTheSame) {
   PassManager nodes(&context), whole(&context);
   nodes.addPass(createNormalizeNodes());
   nodes.addPass(createEraseDeadCode());
-  buildNormalizePipeline(whole, {});
+  addNormalizePasses(whole, {});
   ASSERT_TRUE(succeeded(nodes.run(*plain)) && succeeded(whole.run(*pushed)));
   std::vector<double> wanted = evaluateModel(*plain), got = evaluateModel(*pushed);
   ASSERT_EQ(wanted.size(), 48u);
@@ -162,7 +163,7 @@ TEST_F(Modules, ModelErrorsAreReportedNotThrown) {
     })mlir");
   ASSERT_TRUE(module);
   PassManager passes(&context);
-  buildNormalizePipeline(passes, {});
+  addNormalizePasses(passes, {});
   EXPECT_TRUE(failed(passes.run(*module)));
   EXPECT_THAT(message, testing::HasSubstr("indices do not fit"));
 }

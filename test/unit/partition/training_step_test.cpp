@@ -1,6 +1,7 @@
 // Whole training steps (loss, backward, clipping, Adam, microbatches), split as the planner decides under every
 // executable preset, on simulated devices against one device. Losses, gradient norms, parameters and optimizer state
 // must agree after each of three steps.
+#include "compiler/driver/pass_list.h"
 #include "compiler/partition/partition.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/recipe.h"
@@ -60,7 +61,7 @@ TEST_P(TrainingStep, equalsOneDevice) {
                                         "optimizer: {kind: adamw, lr: 0.1, weight_decay: 0.1}\nclip_norm: 0.5\n");
   ASSERT_TRUE(recipe.isOk()) << recipe.status().message();
   PassManager training(&context);
-  training::buildTrainingPipeline(training, *recipe, {.microbatches = given.microbatches});
+  addTrainingPasses(training, *recipe, {.microbatches = given.microbatches});
   ASSERT_TRUE(succeeded(training.run(*whole)));
 
   auto problem = extractProblem(*whole, {given.name, samples * given.microbatches, samples, "fp32"});
@@ -80,7 +81,7 @@ TEST_P(TrainingStep, equalsOneDevice) {
 
   OwningOpRef<ModuleOp> split = whole->clone();
   PassManager passes(&context);
-  buildPartitionPipeline(passes, decision->mesh, *decision);
+  addPartitionPasses(passes, {.decision = *decision});
   ASSERT_TRUE(succeeded(passes.run(*split)));
 
   std::map<std::string, HostTensor> state;

@@ -4,7 +4,8 @@
 //   ASSERT_TRUE(step.run(createBuildBackward({})));
 //   ReferenceExecutor &executor = step.execute(Precision::Double);
 #pragma once
-#include "compiler/training/ExportReference.h"
+#include "compiler/driver/pass_list.h"
+#include "compiler/training/export_reference.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,7 +35,7 @@ public:
   bool train(const recipe::Recipe &recipe, const TrainingOptions &options = {}) {
     if (!module) return false;
     mlir::PassManager manager(&context);
-    buildTrainingPipeline(manager, recipe, options);
+    addTrainingPasses(manager, recipe, options);
     return mlir::succeeded(manager.run(*module));
   }
 

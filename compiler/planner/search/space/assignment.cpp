@@ -1,7 +1,7 @@
 #include "compiler/planner/search/space/assignment.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/policy.h"
+#include "compiler/tuning.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -106,7 +106,7 @@ double partWithin(double limit, double all) { return all > limit ? limit / all :
 double flowWorkspace(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
   if (model.setting.tp <= 1) return 0;
   if (const double gathered = gatheredParameterBytes(model, flow, produced, uses); gathered > 0)
-    return std::min(gathered, 2 * std::max(double(policy::gatherBlockBytes), aligned(flow.bytes)));
+    return std::min(gathered, 2 * std::max(double(tuning::gatherBlockBytes), aligned(flow.bytes)));
   std::map<UseSet, double> least;
   for (const Flow::Read &read : flow.reads) {
     const Variable &reader = model.variables[size_t(read.variable)];
@@ -168,14 +168,14 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
 void InnerProblem::findPartsOfPasses() {
   const Setting &setting = model.setting;
   auto gradients = [](const Cost &price) { return price.gradients; };
-  const double bucket = policy::bucketBytes;
+  const double bucket = tuning::bucketBytes;
   const bool isReduced = setting.gradientWays() > 1;
   if (isReduced) ofPasses.buckets = partWithin(bucket, mostOfHomes(model, bucketBytes));
   if (isReduced && setting.zero >= 2)
     ofPasses.scattered = 2 * partWithin(bucket / double(setting.zeroWays()), mostOfHomes(model, gradients));
   if (!isReduced) ofPasses.combined = partWithin(bucket, mostOfFlows(model, combinedBytes));
   if (setting.zero >= 3) largestHome = findLargestHome(model);
-  ofPasses.gathered = partWithin(2 * policy::gatherBlockBytes, mostOfFlows(model, gatheredParameterBytes));
+  ofPasses.gathered = partWithin(2 * tuning::gatherBlockBytes, mostOfFlows(model, gatheredParameterBytes));
 }
 
 void InnerProblem::addFlow(const Flow &flow) {

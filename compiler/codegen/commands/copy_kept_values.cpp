@@ -1,0 +1,44 @@
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/commands/command_building.h"
+#include "compiler/codegen/commands/command_list.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::codegen {
+#define GEN_PASS_DEF_COPYKEPTVALUES
+#include "compiler/codegen/Passes.h.inc"
+
+using namespace mlir;
+namespace {
+
+struct CopyKeptValues : impl::CopyKeptValuesBase<CopyKeptValues> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal()) continue;
+      llvm::DenseSet<Value> taken;
+      for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands()) {
+        if (!place::keptAttr.ofResult(function, operand.getOperandNumber())) continue;
+        Place place = placeOf(operand.get());
+        Operation *definition = place.root.getDefiningOp();
+        bool whole = place.offset == 0 && tensorBytes(place.root.getType()) == tensorBytes(operand.get().getType());
+        bool own = definition && !isa<onnx::ReadOp, plan::ConstantCommandOp>(definition);
+        if (whole && own && taken.insert(place.root).second) continue;
+        operand.set(copyOf(operand.get(), operand.getOwner()));
+      }
+    }
+  }
+
+private:
+  static Value copyOf(Value value, Operation *before) {
+    OpBuilder builder(before);
+    auto one = builder.getDenseI64ArrayAttr({1});
+    int64_t elements = cast<RankedTensorType>(value.getType()).getNumElements();
+    auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
+                                            builder.getDenseI64ArrayAttr({elements}), one, one,
+                                            constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
+    if (Operation *definition = value.getDefiningOp()) place::copy(definition, copy);
+    return copy.getY();
+  }
+};
+
+} // namespace
+} // namespace cleave::codegen

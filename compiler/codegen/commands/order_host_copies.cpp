@@ -1,0 +1,127 @@
+#include "compiler/codegen/commands/command_building.h"
+#include "compiler/codegen/commands/command_order.h"
+#include "compiler/tuning.h"
+#include "runtime/plan/routine.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backward); }
+
+bool isCompute(Operation *op) {
+  return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
+}
+
+// The first product of the backward pass there: kernels prepare for it in the forward pass. Without one what is
+// first.
+CommandOrder::iterator beginOfBackward(CommandOrder::iterator begin, CommandOrder::iterator end) {
+  auto product = std::find_if(begin, end, [](Operation *op) { return isBackward(op) && isProduct(op); });
+  return product != end ? product : std::find_if(begin, end, isBackward);
+}
+
+// Values that the forward pass keeps leave in buckets, too, of so many bytes unless one value or a sixteenth of all
+// has more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
+// command later). The last ones have left half way to the backward pass.
+void leaveInTurn(CommandOrder &order, bool isOfStage, int64_t largest, Departures &departures) {
+  SmallVector<Operation *> leaving(
+      llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
+  int64_t all = 0;
+  for (Operation *op : leaving) {
+    all += resultBytes(op);
+    largest = std::max(largest, resultBytes(op));
+  }
+  largest = std::max(largest, all / tuning::hostBuckets);
+  SmallVector<Operation *> lastOf; // by bucket
+  int64_t bytes = 0;
+  for (Operation *op : leaving) {
+    bytes += resultBytes(op);
+    if (lastOf.empty() || bytes > largest) {
+      bytes = resultBytes(op);
+      Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
+      if (lastOf.size() >= 2) {
+        Operation *gone = lastOf[lastOf.size() - 2];
+        auto next = std::find_if(std::max(llvm::find(order, maker), llvm::find(order, gone)), order.end(), isCompute);
+        if (next != order.end()) departures[*next].push_back(gone);
+      }
+      lastOf.push_back(op);
+    }
+    lastOf.back() = op;
+  }
+  if (isOfStage || lastOf.empty()) return;
+  auto left = llvm::find(order, lastOf.back());
+  auto product = beginOfBackward(left, order.end());
+  if (product == order.end()) return;
+  auto half = std::find_if(left + (product - left) / 2, product, isCompute);
+  departures[*half].push_back(lastOf.back());
+}
+
+} // namespace
+
+// Each fetch stands just before its first consumer, each eviction just after what it takes away. The first bucket is
+// fetched from the middle of the backward pass before it on; in a function of a stage, from its begin on.
+Departures orderHostCopies(CommandOrder &order, bool isOfStage) {
+  Departures departures;
+  struct Bucket {
+    size_t begin = 0; // where the first consumer stands
+    int64_t bytes = 0;
+    SmallVector<Operation *> fetches;
+    Operation *lastEviction = nullptr;
+  };
+  SmallVector<Bucket> uses; // by first consumer
+  llvm::DenseMap<Operation *, size_t> places;
+  for (auto [place, op] : llvm::enumerate(order)) places[op] = place;
+  for (Operation *op : order) {
+    if (!isFetch(op)) continue;
+    size_t first = order.size();
+    for (Operation *user : op->getUsers())
+      if (auto place = places.find(user); place != places.end()) first = std::min(first, place->second);
+    if (uses.empty() || uses.back().begin != first) uses.emplace_back().begin = first;
+    uses.back().bytes += resultBytes(op);
+    uses.back().fetches.push_back(op);
+  }
+  if (uses.empty()) {
+    leaveInTurn(order, isOfStage, 0, departures);
+    return departures;
+  }
+  llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
+  int64_t largest = 0, all = 0;
+  for (const Bucket &use : uses) {
+    largest = std::max(largest, use.bytes);
+    all += use.bytes;
+  }
+  largest = std::max(largest, all / tuning::hostBuckets);
+  SmallVector<Bucket> buckets;
+  for (Bucket &use : uses) {
+    if (buckets.empty() || buckets.back().bytes + use.bytes > largest) {
+      buckets.push_back(std::move(use));
+      continue;
+    }
+    buckets.back().bytes += use.bytes;
+    buckets.back().fetches.append(use.fetches);
+  }
+  for (auto [place, op] : llvm::enumerate(order)) {
+    if (!isEvict(op)) continue;
+    auto after = llvm::partition_point(buckets, [&](const Bucket &bucket) { return bucket.begin <= place; });
+    if (after != buckets.begin()) std::prev(after)->lastEviction = op;
+  }
+  leaveInTurn(order, isOfStage, largest, departures);
+  size_t start = 0; // where the first bucket is fetched
+  if (!isOfStage) {
+    auto firstUse = order.begin() + ptrdiff_t(buckets[0].begin);
+    auto backward = beginOfBackward(order.begin(), firstUse);
+    start = size_t((backward == firstUse ? 0 : backward - order.begin()) + (firstUse - order.begin())) / 2;
+  }
+  Early early;
+  llvm::DenseSet<Operation *> moved;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    Operation *place = i ? order[buckets[i - 1].begin] : order[start];
+    early[place].append(buckets[i].fetches);
+    moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
+    if (i >= 2 && buckets[i - 2].lastEviction) departures[place].push_back(buckets[i - 2].lastEviction);
+  }
+  moveAhead(order, early, moved);
+  return departures;
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,25 @@
+// The planner's beliefs about the compiler, and the compiler's own rules: thresholds that both go by, each once.
+#pragma once
+#include <cstdint>
+
+namespace cleave::tuning {
+
+// Bytes of a gradient bucket; PyTorch DDP's default (bucket_cap_mb=25).
+inline constexpr int64_t bucketBytes = 25 << 20;
+// Parameters are gathered in blocks of so many bytes, or of one that is larger; two blocks are on the device.
+inline constexpr int64_t gatherBlockBytes = 1 << 20;
+// A tensor that is no larger (statistics of rows, scalars) is kept for the backward pass rather than made again, unless
+// it is the wider copy of a value.
+inline constexpr int64_t smallBytes = 65536;
+// Kernels of no more elements run on one of a CPU's threads.
+inline constexpr int64_t soloElements = 4096;
+// Activations that have less than this part (one over it) of both passes' commands behind them until they are wanted
+// again stay on the device.
+inline constexpr int64_t leastWayBack = 8;
+// A parameter's optimizer state that has fewer bytes stays there, too: it would be all latency.
+inline constexpr int64_t leastOnHost = 4096;
+// The rest leaves and comes in so many buckets, or with all that one kernel reads; two are on the device, an eighth of
+// it.
+inline constexpr int64_t hostBuckets = 16;
+
+} // namespace cleave::tuning
