@@ -177,7 +177,7 @@ def SelectHalves : Pass<"select-halves", "::mlir::ModuleOp"> {
 }
 
 def AddInPlace : Pass<"add-in-place", "::mlir::ModuleOp"> {
-  let summary = "products add to what lies where they are stored";
+  let summary = "products add to sums where they lie";
   let description = [{
     The gradient of a weight is added to those of earlier microbatches by the product that makes it.
 
@@ -187,7 +187,11 @@ def AddInPlace : Pass<"add-in-place", "::mlir::ModuleOp"> {
         onnx.write @sum, %n
 
     The gradient never stands in memory by itself, and no kernel reads and writes the sum. PlanMemory lays %n where @sum
-    lies: nothing else may read or write @sum in the function.
+    lies: nothing else may read or write @sum in the function. So are terms of one gradient added up, of a weight that
+    several products read:
+
+        onnx.Add (onnx.Contract %x0, %dy0), (onnx.Contract %x1, %dy1)
+        ->  plan.contract %x1, %dy1 sum (onnx.Contract %x0, %dy0)
   }];
   let dependentDialects = ["::cleave::plan::PlanDialect"];
 }

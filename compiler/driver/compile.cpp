@@ -32,7 +32,8 @@ namespace {
 
 // The step as built for the planner, and what the search made of it.
 struct Planned {
-  std::unique_ptr<Pipeline> pipeline; // holds the step at the decision's microbatch
+  std::shared_ptr<const CompileRequest> request; // whose step it is: with as many places in its batch
+  std::unique_ptr<Pipeline> pipeline;            // holds the step at the decision's microbatch
   planner::Problem problem;
   planner::Cluster cluster; // as this step uses it
   planner::Decision decision;
@@ -40,6 +41,7 @@ struct Planned {
   std::string imported = {};        // what the import rests on
   std::string samplesMeetAt = {};   // of several microbatches: Problem::samplesMeetAt
   std::string noSmallerBatch = {};  // plan::Training::no_smaller_batch
+  int64_t samples = 1;              // of a step; the step's batch may have more places
   Pipeline::StepOptions built = {}; // of the step that code is made of
   // It is not the step of the whole batch as the model has it.
   bool isRebuilt() const {
@@ -52,6 +54,7 @@ struct Planned {
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
     made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
     made.import = imported;
+    made.batch = samples;
     for (const import_::TensorRole &one : pipeline->tensors())
       made.tensors.push_back({one.name, one.shape, one.role, one.why});
     const mlir::SymbolTable symbols(pipeline->step());
@@ -122,14 +125,28 @@ std::string obstacleToSmallerBatch(const recipe::Recipe &recipe, const planner::
   return meets.empty() ? "" : fmt::format("the samples of a batch meet at '{}'", meets);
 }
 
+// The least batch with a place for each sample that divides over the devices among which the search may divide it, and
+// over the microbatches asked for.
+int64_t dividingBatch(int64_t samples, const planner::Constraints &asked, const planner::Cluster &cluster) {
+  const int64_t others = asked.tp.value_or(1) * asked.pp.value_or(1) * asked.cp.value_or(1) * asked.ep.value_or(1);
+  const int64_t open = std::max<int64_t>(1, cluster.numDevices() / others);
+  const int64_t ways = (asked.dp ? *asked.dp * asked.fsdp.value_or(1) : open) * asked.microbatches.value_or(1);
+  return (samples + ways - 1) / ways * ways;
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
-Result<Planned> choose(const CompileRequest &request, bool forCode) {
+// `batch`: where the model's samples lie, once that is known.
+Result<Planned> chooseSplit(std::shared_ptr<const CompileRequest> of, bool forCode, Batch &batch) {
+  const CompileRequest &request = *of;
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   CLEAVE_RETURN_IF_ERROR(checkPrecision(request));
   Planned planned;
+  planned.request = std::move(of);
   planned.pipeline = std::make_unique<Pipeline>(request);
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
+  batch = planned.pipeline->batchPlace();
+  planned.samples = batch.samples;
   planned.warnings = planned.pipeline->warnings();
   CLEAVE_RETURN_IF_ERROR(settleDoubts(request, forCode, planned));
   planned.notes = request.notes;
@@ -195,6 +212,29 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   return planned;
 }
 
+// A batch that does not divide over the devices gets places that stay empty where that makes the faster step: their
+// labels are ones that the losses ignore.
+Result<Planned> choose(const CompileRequest &request, bool forCode) {
+  auto constraints = planner::parseConstraints(request.split, request.cluster);
+  if (!constraints) return constraints.status();
+  Batch batch{.samples = 0};
+  Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
+  const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
+  if (places == samples || !request.recipe.ramp.empty()) return asIs;
+  CompileRequest larger = request;
+  larger.warn = [](const std::string &) {}; // it was told
+  larger.recipe.dims[batch.symbol.empty() ? "batch" : batch.symbol] = places;
+  Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
+  const bool isFaster = filled && filled->noSmallerBatch.empty() &&
+                        (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
+  if (!isFaster) return asIs;
+  filled->samples = samples;
+  filled->notes.push_back(fmt::format(
+      "the batch of {} samples has {} places, which divide over the devices: {} stay empty, {:.0f} % of a step",
+      samples, places, places - samples, 100.0 * double(places - samples) / double(places)));
+  return filled;
+}
+
 double flopsOf(const planner::Problem &problem) {
   double flops = 0;
   for (const planner::Node &node : problem.nodes) flops += node.flops + node.backwardFlops;
@@ -215,7 +255,7 @@ int64_t tokensPerSample(const plan::Plan &plan, const std::string &suffix) {
 
 void fillTraining(const CompileRequest &request, const Planned &planned, plan::Plan &plan) {
   plan::Training &training = *plan.mutable_training();
-  training.set_global_batch(planned.pipeline->batch());
+  training.set_global_batch(planned.samples);
   training.set_microbatches(planned.decision.microbatches);
   training.set_samples_meet_at(planned.samplesMeetAt);
   training.set_no_smaller_batch(planned.noSmallerBatch);
@@ -271,7 +311,8 @@ Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, in
     CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
     auto problem = pipeline->problem(1);
     if (!problem) return problem.status();
-    step.shape.set_global_batch(pipeline->batch());
+    const bool isFilled = planned.samples < planned.pipeline->batch();
+    step.shape.set_global_batch(isFilled ? planned.samples : pipeline->batch());
     if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(request, planned.pipeline.get(), planned.built, pipeline));
     auto reference = pipeline->referenceGraph();
     if (!reference) return reference.status();
@@ -397,7 +438,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   if (!reference) return reference.status();
   const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
   CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
-  auto others = addSteps(request, *planned);
+  auto others = addSteps(*planned->request, *planned);
   if (!others) return others.status();
   const size_t known = planned->pipeline->warnings().size();
   auto generated = planned->pipeline->generate(planned->decision);

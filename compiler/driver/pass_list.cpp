@@ -75,6 +75,7 @@ void addPartitionPasses(OpPassManager &passes, const PartitionOptions &options) 
   passes.addPass(partition::createPropagateShardings());
   passes.addPass(partition::createMaterializeCollectives());
   passes.addPass(partition::createElideCollectives());
+  if (decision.chunks > 1) passes.addPass(partition::createChunkProducts({decision.chunks}));
   if (options.convolutions) {
     passes.addPass(layout::createChooseChannelsLast({*options.convolutions}));
     passes.addPass(layout::createPlaceChannelsLast({options.weightsChannelsLast}));

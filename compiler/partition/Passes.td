@@ -107,6 +107,22 @@ def ElideCollectives : Pass<"elide-collectives", "::mlir::ModuleOp"> {
   }];
 }
 
+def ChunkProducts : Pass<"chunk-products", "::mlir::ModuleOp"> {
+  let summary = "run a product with a huge result, and what reads it, part by part";
+  let description = [{
+    A product whose result is far larger than what goes in and what comes out of the operations around it runs part by
+    part over its rows, forward and backward, so that its result is never stored whole (chunk_region.h). So runs a
+    language model's head with its loss:
+
+        logits = Contract x, w;  ... ;  loss = ReduceSum row_loss;  dx = Contract dlogits, w;  dw = Contract x, dlogits
+        ->  with parts=2, each of the operations on half of the rows, then on the other half:
+            x0 = Slice x;  logits0 = Contract x0, w;  ... ;  dx0 = Contract dlogits0, w;  dw0 = Contract x0, dlogits0
+            x1 = Slice x;  logits1 = Contract x1, w;  ... ;  dx1 = Contract dlogits1, w;  dw1 = Contract x1, dlogits1
+            loss = Add loss0, loss1;  dx = Concat dx0, dx1;  dw = Add dw0, dw1
+  }];
+  let options = [Option<"parts", "parts", "int64_t", "1", "parts of the rows">];
+}
+
 def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
   let summary = "cut a pipelined step by stages";
   let description = [{

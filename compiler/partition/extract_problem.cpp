@@ -1,5 +1,6 @@
 // ExtractProblem: the forward operations of @final as the planner's problem. One node an operation; constants and host
 // scalars are tensors that every device has.
+#include "compiler/partition/chunk_region.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/update_memory.h"
@@ -143,7 +144,8 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   // A value needs a gradient if a trainable parameter reaches it.
   DenseSet<Value> needsGradient;
   llvm::DenseMap<Operation *, std::string> nameOf;
-  for (training::NamedOperation &named : training::forwardOperations(function)) nameOf[named.op] = std::move(named.name);
+  for (training::NamedOperation &named : training::forwardOperations(function))
+    nameOf[named.op] = std::move(named.name);
   for (Operation &op : function.getBody().front()) {
     if (auto read = dyn_cast<onnx::ReadOp>(op)) {
       auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
@@ -203,6 +205,14 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     }
     problem.nodes.push_back(std::move(node));
   }
+  for (const ChunkRegion &region : chunkRegions(function.getBody().front(), 2))
+    for (Operation *op : region.members)
+      for (Value y : op->getResults()) {
+        auto known = state.tensorOf.find(y);
+        if (known == state.tensorOf.end() || !region.dims.contains(y)) continue;
+        auto isMember = [&](Operation *user) { return region.members.contains(user); };
+        problem.tensors[known->second].chunked |= llvm::all_of(y.getUsers(), isMember);
+      }
   return std::move(problem);
 }
 

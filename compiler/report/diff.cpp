@@ -40,6 +40,7 @@ std::vector<Difference> splitDifferences(const Report &left, const Report &right
   addIfDifferent(rows, "recompute", recomputeText(left), recomputeText(right));
   addIfDifferent(rows, "schedule", left.schedule, right.schedule);
   addIfDifferent(rows, "offload", left.offload, right.offload);
+  addIfDifferent(rows, "chunks", std::to_string(left.chunks), std::to_string(right.chunks));
   return rows;
 }
 

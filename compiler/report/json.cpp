@@ -266,6 +266,7 @@ Report reportOf(const Json &json) {
   report.microbatches = json.at("microbatches");
   report.recompute = json.at("recompute");
   report.offload = json.value("offload", "none");
+  report.chunks = json.value("chunks", int64_t(1));
   report.like = json.at("like");
   report.given = splitRequestOf(json.value("given", Json::object()));
   report.devices = json.at("devices");
@@ -358,6 +359,7 @@ std::string renderJson(const Report &report) {
       {"microbatches", report.microbatches},
       {"recompute", report.recompute},
       {"offload", report.offload},
+      {"chunks", report.chunks},
       {"like", report.like},
       {"given", splitRequestJson(report.given)},
       {"devices", report.devices},

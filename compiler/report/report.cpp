@@ -94,6 +94,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.like = decision.like;
   report.zero = decision.zero;
   report.microbatches = decision.microbatches;
+  report.chunks = decision.chunks;
   report.devices = decision.mesh.numDevices();
   report.predicted = decision.predicted;
   report.deviceMemoryBytes = cluster.device.memoryBytes;

@@ -102,6 +102,7 @@ struct Report {
   int zero = 0;
   int lowerZero = -1; // of some parameters, where stages are mixed
   int64_t microbatches = 1, devices = 1;
+  int64_t chunks = 1; // of the head and its loss
   planner::Predicted predicted;
   double contentionSeconds = 0;    // of exposed communication: links that other communication uses meanwhile
   double deviceMemoryBytes = 0;    // what a device has

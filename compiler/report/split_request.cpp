@@ -21,7 +21,8 @@ constexpr std::pair<const char *, std::string SplitFlags::*> texts[] = {{"like",
                                                                         {"schedule", &SplitFlags::schedule},
                                                                         {"balance", &SplitFlags::balance},
                                                                         {"recompute", &SplitFlags::recompute},
-                                                                        {"offload", &SplitFlags::offload}};
+                                                                        {"offload", &SplitFlags::offload},
+                                                                        {"chunk", &SplitFlags::chunk}};
 constexpr std::pair<const char *, std::vector<std::string> SplitFlags::*> repeated[] = {
     {"split-at", &SplitFlags::splitAt}, {"pin", &SplitFlags::pins}};
 constexpr std::pair<const char *, bool SplitFlags::*> switches[] = {

@@ -45,9 +45,10 @@ private:
                    width) +
            "\n";
     out += wrapped(verdict(report), width) + "\n\n";
-    line("split", fmt::format("mesh {}, zero {}, microbatches {}, recompute {}{}{}{}", report.mesh.str(),
+    line("split", fmt::format("mesh {}, zero {}, microbatches {}, recompute {}{}{}{}{}", report.mesh.str(),
                               zeroText(report), report.microbatches, recomputeText(report),
                               report.offload == "none" ? "" : ", offload " + report.offload,
+                              report.chunks == 1 ? "" : fmt::format(", loss in {} chunks", report.chunks),
                               report.schedule == "none" ? "" : ", schedule " + report.schedule,
                               report.like.empty() ? "" : ", like " + report.like));
     line("batch", fmt::format("{} samples a step: {}", report.batch, rateText(report)));

@@ -42,7 +42,7 @@ void PlaceDialect::initialize() {
 
 LogicalResult AtAttr::verify(function_ref<InFlightDiagnostic()> emitError, std::optional<Phase> phase,
                              std::optional<int64_t> stage, std::optional<int64_t>, std::optional<int64_t> segment,
-                             bool recompute, std::optional<int64_t> recomputed) {
+                             bool recompute, std::optional<int64_t> recomputed, std::optional<int64_t>) {
   if (stage && *stage < 0) return emitError() << "stage " << *stage << " is negative";
   if (recompute && !segment) return emitError() << "recompute needs a segment";
   if (recomputed && phase != Phase::Backward) return emitError() << "recomputed is for the backward phase";
@@ -52,15 +52,15 @@ LogicalResult AtAttr::verify(function_ref<InFlightDiagnostic()> emitError, std::
 Place of(Operation *op) {
   AtAttr attribute = atAttr.of(op);
   if (!attribute) return {};
-  return {attribute.getPhase(),   attribute.getStage(),     attribute.getOrigin(),
-          attribute.getSegment(), attribute.getRecompute(), attribute.getRecomputed()};
+  return {attribute.getPhase(),     attribute.getStage(),      attribute.getOrigin(), attribute.getSegment(),
+          attribute.getRecompute(), attribute.getRecomputed(), attribute.getChunk()};
 }
 
 void Place::set(Operation *op) const {
   if (*this == Place())
     atAttr.remove(op);
   else
-    atAttr.set(op, AtAttr::get(op->getContext(), phase, stage, origin, segment, recompute, recomputed));
+    atAttr.set(op, AtAttr::get(op->getContext(), phase, stage, origin, segment, recompute, recomputed, chunk));
 }
 
 Phase phaseOf(Operation *op) { return of(op).phase.value_or(Phase::Forward); }

@@ -33,7 +33,7 @@ struct Place {
   std::optional<Phase> phase;
   std::optional<int64_t> stage, origin, segment;
   bool recompute = false;
-  std::optional<int64_t> recomputed;
+  std::optional<int64_t> recomputed, chunk;
 
   bool operator==(const Place &) const = default;
   void set(mlir::Operation *op) const;

@@ -29,13 +29,14 @@ def Place_AtAttr : AttrDef<Place_Dialect, "At"> {
     `phase`: absent before the training phase. `stage`: of the pipeline. `origin`: in a pipeline's step a number of each
     forward op, and on a backward op that of the forward op it differentiates. `segment`: of the forward ops that the
     backward pass may recompute together; `recompute`: it does so with this one. `recomputed`: the op is a copy in the
-    backward pass, of an op of that segment.
+    backward pass, of an op of that segment. `chunk`: of the parts in which ChunkProducts runs some operations, the one
+    that it belongs to.
 
         %y = onnx.Tanh %x {place.at = #place.at<phase = forward, stage = 1, segment = 3, recompute = true>}
   }];
   let parameters = (ins OptionalParameter<"std::optional<::cleave::place::Phase>">:$phase, Place_Number:$stage,
                     Place_Number:$origin, Place_Number:$segment, DefaultValuedParameter<"bool", "false">:$recompute,
-                    Place_Number:$recomputed);
+                    Place_Number:$recomputed, Place_Number:$chunk);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -115,6 +115,10 @@ SPLITS = {
     "dp2pp2zero3full": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2",
                             "--recompute", "full"]),
     "tp2pp2cp2full": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2", "--recompute", "full"]),
+    "chunk4": (1, ["--chunk", "4"]),
+    "chunk3accumulate": (2, ["--like", "zero3", "--microbatches", "2", "--chunk", "3"]),
+    "tp2chunk2": (2, ["--mesh", "tp=2", "--chunk", "2"]),
+    "cp2chunk3": (2, ["--mesh", "cp=2", "--chunk", "3"]),
     "offload": (1, ["--offload", "optimizer"]),
     "offload2": (2, ["--like", "ddp", "--offload", "optimizer"]),
     "offloadall": (1, ["--offload", "all"]),
@@ -152,8 +156,8 @@ QUICK = {
                     "pp4exceptlast"],
     "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv", "grid2.5d", "pp2bystage",
                   "zero2offload4", "pp2zbh1activations", "pp4zb1pm4"],
-    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
-    "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload", "pp2activations"],
+    "bert_tiny": ["zero1x4", "chunk3accumulate", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
+    "llama_tiny": ["ddp2", "chunk4", "tp2chunk2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload", "pp2activations"],
     "resnet_cifar": ["single", "ddp4", "pp2", "offloadall"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
     "lstm_tiny": ["single", "dp2tp2zero3", "pp4", "pp4zbh1m4"],
@@ -166,13 +170,13 @@ QUICK = {
     "muon_tiny": ["zero3x4", "megatron2"],
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
-GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
+GPU = [("mlp", "zero3x4"), ("llama_tiny", "chunk4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
 FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3offload"),
             ("gpt2_tiny", "pp2zbh1activations")]  # by the driver for GPUs
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
-       ("llama_tiny", "pp2", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
+       ("llama_tiny", "pp2", "bf16"), ("llama_tiny", "chunk4", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
        ("llama_tiny", "tp2pp2zbvselective", "bf16"),
        ("bert_tiny", "tp2pp2cp2", "bf16"), ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"),
        ("mingpt_nano", "zero3x4", "fp16"), ("mlp", "pp2", "fp16"),

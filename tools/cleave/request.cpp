@@ -33,6 +33,9 @@ void SplitOptions::add(CLI::App &command) {
   group->add_option("--offload", split.offload,
                     "none, optimizer, activations or all: kept in the host's memory and copied to the device "
                     "when it is used");
+  group->add_option("--chunk", split.chunk,
+                    "none, auto or a number: the head and its loss run part by part over the samples, so that logits "
+                    "are never stored whole");
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
   group->add_flag("--allow-repeated-work", split.allowRepeatedWork,

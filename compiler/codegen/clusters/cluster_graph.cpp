@@ -154,7 +154,7 @@ bool ClusterGraph::isWorthKernel(const Cluster &cluster) const {
 void ClusterGraph::label() {
   int64_t answered = 0; // least label of what another stage may have made with what this one has sent so far
   int64_t highest = 0;
-  llvm::DenseMap<int64_t, int64_t> begins; // of segments that are computed again
+  llvm::DenseMap<int64_t, int64_t> begins, chunkBegins; // of segments that are computed again, of chunks
   for (Operation &op : block) {
     bool gives = isa<dist::SendOp>(op) || isBetweenStages(&op),
          takes = isa<dist::ReceiveOp>(op) || isBetweenStages(&op);
@@ -165,6 +165,9 @@ void ClusterGraph::label() {
     // With the forward pass it would be one computation, and its results would be kept.
     if (auto segment = place::of(&op).recomputed)
       label = std::max(label, begins.try_emplace(*segment, highest + 1).first->second);
+    // With the chunk before, both would be there at once.
+    if (auto chunk = place::of(&op).chunk)
+      label = std::max(label, chunkBegins.try_emplace(*chunk, highest + 1).first->second);
     highest = std::max(highest, label);
     labels[&op] = label;
     if (gives) answered = std::max(answered, label + 1);

@@ -129,6 +129,7 @@ private:
   LogicalResult share() {
     for (;;) {
       if (failed(collect())) return failure();
+      for (auto product : function.getOps<plan::ContractCommandOp>()) addInPlace(product);
       for (Operation &op : function.getOps())
         if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
       for (Operation &op : function.getOps()) {
@@ -235,6 +236,17 @@ private:
     return any;
   }
 
+  // A product that is added to a sum lies where that lies: the sum joins it.
+  void addInPlace(plan::ContractCommandOp product) {
+    if (!product.getSum()) return;
+    Storage *sum = ownScratch(product.getSum());
+    Storage &result = storages[index.lookup(product.getY())];
+    if (!sum || sum->last > list.position(product) || sum->bytes != result.bytes) return;
+    sum->parent = int64_t(index.lookup(product.getY()));
+    sum->offsetInParent = 0;
+    result.first = std::min(result.first, sum->first);
+  }
+
   void storeInPlace(plan::StoreOp store) {
     Storage *storage = ownScratch(store.getValue());
     auto slot = persistent.ofParam(store.getParamAttr());
@@ -245,9 +257,10 @@ private:
         Operation *reader = use->getOwner();
         auto launch = dyn_cast<plan::LaunchOp>(reader);
         auto product = dyn_cast<plan::ContractCommandOp>(reader);
-        bool sharesIndex = reader == producer &&
-                           (launch ? paired(launch, read, cast<OpResult>(storage->root).getResultNumber())
-                                   : product && use->get() == product.getSum() && placeOf(use->get()).offset == 0);
+        const bool adds = product && use->get() == product.getSum() && placeOf(use->get()).offset == 0;
+        bool sharesIndex =
+            launch ? reader == producer && paired(launch, read, cast<OpResult>(storage->root).getResultNumber())
+                   : adds && sharesBuffer(product.getY(), storage->root);
         if (!sharesIndex && list.busyUntil(reader) >= storage->first) return;
       }
     storage->fixed = slot->offset;

@@ -30,6 +30,7 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.zero = decision.zero;
   setting.recompute = decision.recompute;
   setting.exceptLast = decision.exceptLast;
+  setting.chunks = decision.chunks;
   setting.offload = decision.offload;
   setting.meetsAtUpdate = problem.meetsAtUpdate;
   setting.batchDivides = problem.batch / decision.microbatches % setting.batchWays() == 0;

@@ -177,6 +177,7 @@ std::string splitLines(const Decision &decision) {
     out += fmt::format("attention {}\n", decision.attention == AttentionSplit::Ring ? "ring" : "ulysses");
   if (decision.gathersAgain) out += "gathers again in the backward pass\n";
   if (decision.offload != Offload::None) out += fmt::format("offload {}\n", name(decision.offload));
+  if (decision.chunks > 1) out += fmt::format("loss in {} chunks\n", decision.chunks);
   if (!decision.like.empty()) out += fmt::format("like {}\n", decision.like);
   return out;
 }

@@ -338,7 +338,18 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
   if (!flags.recompute.empty()) CLEAVE_RETURN_IF_ERROR(parseRecomputation(flags.recompute, constraints));
   if (!flags.offload.empty() && !parseOffload(flags.offload, constraints.offload.emplace()))
     return usage(fmt::format("--offload {}: must be none, optimizer, activations or all", flags.offload));
+  if (flags.chunk == "none") {
+    constraints.chunks = 1;
+  } else if (!flags.chunk.empty() && flags.chunk != "auto") {
+    if (!parseInteger(flags.chunk, number) || number < 1)
+      return usage(fmt::format("--chunk {}: must be none, auto or a number of chunks", flags.chunk));
+    constraints.chunks = number;
+  }
   CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
+  if (constraints.chunks.value_or(1) > 1 && constraints.pp.value_or(1) > 1)
+    return usage(fmt::format("--chunk {}: the last stage of a pipeline runs its loss in one piece; leave it out, or "
+                             "stages (--mesh pp=1)",
+                             flags.chunk));
   if (constraints.exceptLast && (constraints.pp == 1 || cluster.numDevices() == 1))
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
@@ -377,6 +388,7 @@ std::string Constraints::str() const {
   if (!modes.empty())
     parts.push_back(fmt::format("recompute {}{}", fmt::join(modes, ","), exceptLast ? ":except-last" : ""));
   if (offload) parts.push_back(fmt::format("offload {}", name(*offload)));
+  if (chunks) parts.push_back(fmt::format("chunk {}", *chunks));
   if (schedule) parts.push_back("schedule " + *schedule);
   for (const StageCut &cut : cuts) parts.push_back("split-at " + cut.text);
   if (!balance.empty()) parts.push_back(fmt::format("balance {}", fmt::join(balance, ",")));

@@ -20,7 +20,7 @@ namespace cleave::planner {
 // The split flags of the command line, as typed; empty: not given.
 struct SplitFlags {
   std::string mesh = {}, meshOrder = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {},
-              offload = {};
+              offload = {}, chunk = {};
   bool sequenceParallel = false, allowRepeatedWork = false;
   std::vector<std::string> pins = {};
   std::vector<std::string> splitAt = {}; // "GLOB", "GLOB:before", "GLOB:after"
@@ -61,6 +61,7 @@ struct Constraints {
   std::optional<int> zero;
   std::optional<int64_t> microbatches;
   std::optional<Offload> offload;
+  std::optional<int64_t> chunks;      // Decision::chunks
   std::optional<Recompute> recompute; // of every block
   std::vector<Recompute> recomputeOf; // of each stage, or of each block; empty: not given one by one
   bool exceptLast = false;            // what is recomputed is kept of a step's last microbatch

@@ -150,6 +150,7 @@ struct Decision {
   std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
   int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
   AttentionSplit attention = AttentionSplit::Ring; // where the mesh has an axis cp
+  int64_t chunks = 1;        // parts of the rows of the head and its loss (ChunkProducts), which then run one by one
   bool gathersAgain = false; // activations gathered for an operation are gathered again in the backward pass
   std::string like;          // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
@@ -165,7 +166,7 @@ struct Decision {
   double twiceMemorySeconds = 0;  // a step's, searched for devices with twice the memory; 0: not searched
   std::vector<std::string> notes; // what a person should know: a dimension left whole and why
 
-  // Reads what partition follows of a decision, for tests of it: "stages 2" and "gathers-again" may be left out, and of
+  // Reads what partition follows of a decision, for tests of it: "stages 2", "chunks 8" and "gathers-again" may be left out, and of
   // a node all behind the axes of its factors.
   //
   //   cleave-decision 2

@@ -46,6 +46,7 @@ struct Tensor {
   std::vector<int64_t> dims; // global, at `Problem::samples` samples
   int64_t elementBytes = 4;
   bool saved = false;        // Activation: the backward pass reads it
+  bool chunked = false;      // Activation: lies within the operations that ChunkProducts runs part by part
   bool trainable = false;    // Parameter: has a gradient and optimizer state
   double optimizerBytes = 0; // Parameter: optimizer state, bytes an element (adam in fp32: 8)
   double masterBytes = 0;    // of these: the copy in fp32 of a parameter held in 16 bits

@@ -8,7 +8,7 @@
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
 //     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
 //     "optimizer BYTES master BYTES means BYTES": Tensor::masterBytes, meansBytes
-//   tensor 2 activation "y" 4 [32,128] saved
+//   tensor 2 activation "y" 4 [32,128] saved     and "chunked": Tensor::chunked
 //   node "matmul" "Contract" form product flops 524288 backward 1048576
 //     and "work KIND" of each element: OperationKind; "module NAME": Node::module
 //     factors 32 64:sum 128
@@ -55,6 +55,8 @@ Tensor readTensor(TextReader &reader, size_t due) {
     const std::string word = reader.word();
     if (word == "saved")
       tensor.saved = true;
+    else if (word == "chunked")
+      tensor.chunked = true;
     else if (word == "trainable")
       tensor.trainable = true;
     else if (word == "optimizer")
@@ -159,6 +161,7 @@ std::string Problem::text() const {
     out += fmt::format("tensor {} {} {} {} [{}]", i, kinds[size_t(tensor.kind)], quote(tensor.name),
                        tensor.elementBytes, fmt::join(tensor.dims, ","));
     if (tensor.saved) out += " saved";
+    if (tensor.chunked) out += " chunked";
     if (tensor.trainable) out += " trainable";
     if (tensor.optimizerBytes > 0) out += fmt::format(" optimizer {}", tensor.optimizerBytes);
     if (tensor.masterBytes > 0) out += fmt::format(" master {}", tensor.masterBytes);

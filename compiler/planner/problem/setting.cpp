@@ -1,5 +1,7 @@
 #include "compiler/planner/problem/setting.h"
+#include "compiler/tuning.h"
 #include <array>
+#include <cmath>
 #include <fmt/format.h>
 #include <ranges>
 
@@ -20,6 +22,22 @@ std::array<Axis, numAxes> Setting::allAxes() const {
     *at++ = axis;
   }
   return all;
+}
+
+int64_t Setting::chunksOf(const Problem &problem, const std::optional<int64_t> &asked) const {
+  double largest = 0; // of products: what is compared with labels is not stored
+  for (const Node &node : problem.nodes)
+    for (int result : node.results)
+      if (const Tensor &tensor = problem.tensors[size_t(result)]; tensor.chunked && node.kind.isHeavy())
+        largest = std::max(largest, tensor.bytes());
+  if (largest == 0 || pp > 1) return 1; // a pipeline's passes are functions of their own
+  if (asked) return *asked;
+  const double samples = localSamples(problem.batch);
+  const auto least = int64_t(std::ceil(largest / double(problem.samples) * samples / double(cp) / tuning::chunkBytes));
+  // Parts of whole samples are as large as each other.
+  for (int64_t chunks = least; chunks < 2 * least; ++chunks)
+    if (std::fmod(samples, double(chunks)) == 0) return chunks;
+  return std::max<int64_t>(1, least);
 }
 
 int64_t Setting::stride(Axis axis) const {

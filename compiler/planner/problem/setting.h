@@ -7,6 +7,7 @@
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/mesh_order.h"
+#include "compiler/planner/problem/problem.h"
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Setting {
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   bool exceptLast = false; // the last microbatch keeps all it makes
+  int64_t chunks = 1;      // Decision::chunks
   Offload offload = Offload::None;
   bool meetsAtUpdate = false;    // Problem::meetsAtUpdate
   bool batchDivides = true;      // false: the sample dimension is left whole
@@ -69,6 +71,8 @@ struct Setting {
   dist::Axes namesOf(AxisSet axes) const; // of those that have several devices, in the order of the mesh
   // The axes that are laid, without factors; in the order of the mesh.
   std::vector<LaidAxis> laidAxes() const;
+  // Parts of the rows of what is chunked: as many as were asked for, or so many that one is small enough on a device.
+  int64_t chunksOf(const Problem &problem, const std::optional<int64_t> &asked) const;
   std::string str() const; // "dp=2,tp=4 zero 1 microbatches 2 recompute none"
 };
 

@@ -476,21 +476,21 @@ double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced,
 KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
   const Setting &setting = model.setting;
   const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
-  const double count = double(flow.count);
+  const double count = double(flow.count), bytes = flow.bytes * model.partAtOnce(flow.tensor);
   if (tensor.kind == TensorKind::Parameter) return {};
   if (flow.producer < 0)
-    return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{aligned(flow.bytes) * count} : KeptBytes{};
+    return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{aligned(bytes) * count} : KeptBytes{};
   bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
-  double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
+  double kept = keptBytes(produced, uses, bytes, double(setting.tp), gathersAgain(model));
   const bool isSmall = flow.savedWhereSmall && kept <= tuning::smallBytes;
   // Copies count for a tensor that is made again: what it is made from counts by itself. So it is with slices, but for
   // stages, which copy them.
   const bool readsSlices = setting.pp == 1, isMade = flow.madeAgain || (readsSlices && flow.isSlice);
   const bool isSaved = (flow.saved && !isMade) || (readsSlices && flow.savedForSlice);
   const bool isCopied = isMade && !isSmall && produced >= 0 && !crosses;
-  if (isCopied) kept -= flow.bytes / double(setting.tp);
+  if (isCopied) kept -= bytes / double(setting.tp);
   if (((!isSaved && !isSmall && !isCopied) || isOnChip || passes) && !crosses) return {};
   kept = aligned(kept);
   // Recomputed tensors are there one segment at a time.

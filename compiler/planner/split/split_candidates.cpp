@@ -176,7 +176,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   auto inHand = [&](int tensor, Layout layout) {
     if (problem.tensors[size_t(tensor)].kind != TensorKind::Activation) return;
     const bool passes = isInCore(tensor) && model.isOnRing(facts.producers[size_t(tensor)]);
-    const double size = bytes(tensor, layout) / (passes ? double(setting.cp) : 1);
+    const double size = bytes(tensor, layout) * model.partAtOnce(tensor) / (passes ? double(setting.cp) : 1);
     if (!facts.kept[size_t(tensor)] || passes) candidate.values += aligned(size);
     if (facts.needsGradient[size_t(tensor)])
       candidate.gradients += aligned(size * facts.gradientRatios[size_t(tensor)]);
@@ -185,8 +185,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.
     const bool isFirst = std::ranges::find(node.operands, node.operands[o]) - node.operands.begin() == ptrdiff_t(o);
     if (isFirst && facts.waitingGradients.waitsForOperand[size_t(index)][o])
-      candidate.gradients +=
-          bytes(fused.sources[o], candidate.uses[o].layout) * facts.gradientRatios[size_t(fused.sources[o])];
+      candidate.gradients += bytes(fused.sources[o], candidate.uses[o].layout) * model.partAtOnce(fused.sources[o]) *
+                             facts.gradientRatios[size_t(fused.sources[o])];
     if (!node.cheap || fused.reads[o] != 0) inHand(sourceOf(o), candidate.uses[o].layout);
   }
   for (size_t r = 0; r < node.results.size(); ++r)

@@ -81,8 +81,9 @@ public:
   Result<SplitModel> build() {
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
-    model.gradientsPast.edit() = facts.waitingGradients.past(
-        [this](int tensor) { return model.localBytes(tensor) * facts.gradientRatios[size_t(tensor)]; });
+    model.gradientsPast.edit() = facts.waitingGradients.past([this](int tensor) {
+      return model.localBytes(tensor) * model.partAtOnce(tensor) * facts.gradientRatios[size_t(tensor)];
+    });
     double kept = 0; // of one microbatch, on a device that has its part of all that can be split
     for (Flow &flow : model.flows.edit()) {
       flow.bytes = model.localBytes(flow.tensor);

@@ -192,6 +192,10 @@ struct SplitModel {
   }
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;
+  // Of a tensor's bytes, the part that is there at once: of one that is chunked, a chunk.
+  double partAtOnce(int tensor) const {
+    return problem->tensors[size_t(tensor)].chunked ? 1 / double(setting.chunks) : 1;
+  }
   // The bytes of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that
   // divides.
   double parameterBytes(int tensor, Layout home) const;

@@ -206,7 +206,7 @@ std::string originOf(const Report &report) {
 std::string headerOf(const Report &report) {
   std::string out = fmt::format(
       R"(<p class="verdict">{verdict} {gap}.</p>
-<p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}; {batch} samples a step; times of software <b>{software}</b></p>
+<p>{devices} devices, mesh <b>{mesh}</b>, zero {zero}, microbatches {microbatches}, recompute {recompute}, schedule {schedule}{like}{offload}{chunks}; {batch} samples a step; times of software <b>{software}</b></p>
 <p class="soft">Flags that give this split again: <code class="copy">{flags}</code></p>
 )",
       fmt::arg("verdict", escape(verdict(report))), fmt::arg("gap", sentence(gapText(report))),
@@ -215,6 +215,7 @@ std::string headerOf(const Report &report) {
       fmt::arg("recompute", escape(recomputeText(report))), fmt::arg("schedule", escape(report.schedule)),
       fmt::arg("like", report.like.empty() ? "" : ", like " + escape(report.like)),
       fmt::arg("offload", report.offload == "none" ? "" : ", offload " + escape(report.offload)),
+      fmt::arg("chunks", report.chunks == 1 ? "" : fmt::format(", loss in {} chunks", report.chunks)),
       fmt::arg("batch", report.batch), fmt::arg("software", escape(report.software)),
       fmt::arg("flags", escape(flagsText(requestOf(report)))));
   if (!report.command.empty())

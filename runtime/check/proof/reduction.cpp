@@ -4,8 +4,11 @@
 //   sum over c < 2 of a[i] (sum over k < 8 of x[8 c + k])     ->  a[i] (sum over k < 16 of x[k])
 //   sum over i < 4, k < 8 of a[i] x[i, k]                     ->  sum over i < 4 of a[i] (sum over k < 8 of x[i, k])
 //   sum over c < 2 of [0 <= r - 4 c < 4] t[r]                 ->  t[r]                                  0 <= r < 8
+//   (sum over k < 2 of x[k]) + (sum over k < 3 of x[k + 2])   ->  sum over k < 5 of x[k]
 #include "runtime/check/proof/store.h"
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -163,6 +166,80 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
     }
   }
   return false;
+}
+
+// The sum of two sums, if it is one over a longer range of one variable: of f(k) over k < 2 and of f(k + 2) over k < 3,
+// or of f(2) alone.
+std::optional<Term> Store::joined(Term first, Term second) {
+  std::vector<Atom> before, after;
+  const Term head = open(first, &before)[0], tail = open(second, &after)[0];
+  const bool isOne = after.size() + 1 == before.size(); // the second has one value of a variable
+  if (!isOne && after.size() != before.size()) return std::nullopt;
+  for (size_t v = 0; v < before.size(); ++v) {
+    const int64_t size = atom(before[v]).size, more = isOne ? 1 : atom(after[v]).size;
+    std::vector<Atom> taken = before;
+    for (const std::vector<Atom> &others : {after, term(head).variables, term(tail).variables})
+      taken.insert(taken.end(), others.begin(), others.end());
+    const Atom all = fresh(taken, size + more);
+    Replacement inTail;
+    if (!isOne) inTail.add(after[v], add(of(all), constant(-size)));
+    bool fits = true;
+    for (size_t other = 0; other < before.size(); ++other) {
+      if (other == v) continue;
+      const Atom its = after[isOne && other > v ? other - 1 : other];
+      fits &= atom(its).size == atom(before[other]).size;
+      if (its != before[other]) inTail.add(its, of(before[other]));
+    }
+    if (!fits) continue;
+    const Term whole = replace(head, {{before[v], of(all)}});
+    const Term reached = isOne ? replace(head, {{before[v], constant(size)}}) : whole;
+    if (reached != replace(tail, inTail)) continue;
+    before[v] = all;
+    return reduce(Reduce::Sum, before, whole);
+  }
+  return std::nullopt;
+}
+
+// Terms that are sums of one function over neighbouring ranges, as parts of a batch that run one after the other leave
+// them, become one.
+bool Store::mergeNeighbours(std::vector<std::pair<double, Term>> &terms) {
+  struct Place {
+    size_t at;
+    std::vector<Term> outside; // factors beside the sum
+    Term sum;
+  };
+  std::map<Key, std::vector<Place>> alike;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    Place place{i, {}, {}};
+    int sums = 0;
+    for (Term factor : kindOf(terms[i].second) == Kind::Product ? open(terms[i].second) : std::vector{terms[i].second})
+      if (kindOf(factor) == Kind::Reduction && definitionOf(factor).reduce == Reduce::Sum)
+        place.sum = factor, ++sums;
+      else
+        place.outside.push_back(factor);
+    if (sums != 1) continue;
+    Key key{std::bit_cast<int64_t>(terms[i].first),
+            static_cast<int64_t>(term(definitionOf(place.sum).children[0]).definition)};
+    std::ranges::sort(place.outside);
+    for (Term factor : place.outside) key.push_back(static_cast<int64_t>(factor));
+    alike[key].push_back(std::move(place));
+  }
+  bool changed = false;
+  for (auto &[key, places] : alike)
+    for (size_t i = 0; i < places.size(); ++i)
+      for (size_t j = 0; j < places.size(); ++j) {
+        if (i == j || terms[places[i].at].first == 0 || terms[places[j].at].first == 0) continue;
+        const std::optional<Term> both = joined(places[i].sum, places[j].sum);
+        if (!both || kindOf(*both) != Kind::Reduction) continue;
+        places[i].sum = *both;
+        std::vector<Term> factors = places[i].outside;
+        factors.push_back(*both);
+        terms[places[i].at].second = product(factors);
+        terms[places[j].at].first = 0;
+        changed = true;
+      }
+  std::erase_if(terms, [](const auto &part) { return part.first == 0; });
+  return changed;
 }
 
 // Factors of one definition stand in the order of their variables' names, so these are given by where the variables

@@ -338,6 +338,8 @@ private:
   Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
                   const std::vector<Index> &at);
   bool removeInside(std::vector<Atom> &over, Term &body);
+  std::optional<Term> joined(Term first, Term second);
+  bool mergeNeighbours(std::vector<std::pair<double, Term>> &terms);
   Term undivided(Term t, Atom variable, std::unordered_map<Term, Term> &done);
   bool splitVariables(std::vector<Atom> &over, Term &body);
   void nameByPlaces(std::vector<Atom> &over, Term &body);

@@ -554,7 +554,7 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
       factor = 1;
       isDivided = true;
     }
-  if (isDivided || mergePieces(rest) || mergeMicrobatches(rest)) return sum(rest);
+  if (isDivided || mergePieces(rest) || mergeMicrobatches(rest) || mergeNeighbours(rest)) return sum(rest);
   joinConditions(rest);
   if (rest.empty()) return number(0);
   if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);

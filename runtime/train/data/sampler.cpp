@@ -78,12 +78,13 @@ std::span<const int64_t> Sampler::next(int64_t count) {
     if (isOver()) begin(now.epoch + 1);
     now.batch = open = batch;
   }
-  counting = options.lastIsSmaller ? std::clamp<int64_t>(size - now.position, 0, count) : count;
+  const int64_t wanted = std::min(count, open);
+  counting = options.lastIsSmaller ? std::clamp<int64_t>(size - now.position, 0, wanted) : wanted;
   taken.clear();
   for (int64_t i = 0; i < counting; ++i) taken.push_back(take());
   if (isNew) filler = taken.front();
   taken.resize(static_cast<size_t>(count), filler);
-  open -= count, now.taken += static_cast<uint64_t>(counting);
+  open -= wanted, now.taken += static_cast<uint64_t>(counting);
   return taken;
 }
 

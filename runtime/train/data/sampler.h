@@ -45,7 +45,8 @@ struct SamplerState {
 class Sampler {
 public:
   Sampler(int64_t size, SamplerOptions options); // size >= 1
-  // The next `count` sample indices; count divides batch (a microbatch). Valid until the next call.
+  // The indices of a microbatch of so many places, which the batch fills one after the other. Where they have more places
+  // than it has samples, its first one is in the rest. Valid until the next call.
   std::span<const int64_t> next(int64_t count);
   // The steps from the next one on have so many samples. Not with groupOf.
   void setBatch(int64_t samples) { batch = samples; }

@@ -44,3 +44,17 @@ func.func @sumIsReadTwice(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>) -> tensor<8
 }
 // CHECK-LABEL: func.func @sumIsReadTwice
 // CHECK: onnx.Add
+
+// -----
+
+// Terms of one gradient, of a weight that two products read.
+func.func @twoTerms(%x: tensor<4x8xf32>, %dy: tensor<4x6xf32>, %z: tensor<2x8xf32>, %dz: tensor<2x6xf32>) -> tensor<8x6xf32> {
+  %g = onnx.Contract %x, %dy {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>} : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+  %h = onnx.Contract %z, %dz {lhs_indices = array<i64: 2, 0>, rhs_indices = array<i64: 2, 1>, result_indices = array<i64: 0, 1>, place.at = #place.at<phase = backward>} : (tensor<2x8xf32>, tensor<2x6xf32>) -> tensor<8x6xf32>
+  %n = onnx.Add %g, %h {place.at = #place.at<phase = backward>} : (tensor<8x6xf32>, tensor<8x6xf32>) -> tensor<8x6xf32>
+  return %n : tensor<8x6xf32>
+}
+// CHECK-LABEL: func.func @twoTerms
+// CHECK: %[[G:.*]] = onnx.Contract %arg0, %arg1
+// CHECK: %[[Y:.*]] = plan.contract %arg2, %arg3, %[[G]] {
+// CHECK: return %[[Y]]

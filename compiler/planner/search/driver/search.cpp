@@ -69,13 +69,18 @@ double secondsWithTwiceTheMemory(const SearchCase &asked, const Outcome &outcome
 // Checks that the constraints can be asked of this problem.
 Status checkAsked(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints) {
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints.pins));
+  const std::string model = problem.name.empty() ? "this model" : problem.name;
+  if (constraints.chunks.value_or(1) > 1 && std::ranges::none_of(problem.tensors, &Tensor::chunked))
+    return {ErrorKind::Usage,
+            fmt::format("--chunk {}: {} has no product whose result is much larger than what it reads and what is made "
+                        "of it, such as logits; leave it out",
+                        *constraints.chunks, model)};
   auto counts = [](int64_t dim) { return dim >= 0; };
   if (!constraints.mustSplitSequence || std::ranges::any_of(facts.sequenceDims, counts)) return Status::ok();
   return {ErrorKind::Usage,
           fmt::format("{} splits the sequence, but no tensor of {} has a dimension that counts positions "
                       "(beside samples and features); leave it out",
-                      constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like,
-                      problem.name.empty() ? "this model" : problem.name)};
+                      constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like, model)};
 }
 
 // Nothing that fits was found: why.

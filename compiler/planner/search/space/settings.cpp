@@ -125,6 +125,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             setting.meetsAtUpdate = problem.meetsAtUpdate;
             setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
             if (setting.batchDivides != mustDivide) continue;
+            setting.chunks = setting.chunksOf(problem, constraints.chunks);
             if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;
             if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
             if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;

@@ -51,6 +51,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.microbatches = setting.microbatches;
   decision.recompute = mostRecomputed(solution);
   decision.exceptLast = setting.exceptLast;
+  decision.chunks = setting.chunks;
   decision.offload = setting.offload;
   decision.schedule = setting.schedule;
   decision.attention = model.attentionSplit;
