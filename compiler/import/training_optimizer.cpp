@@ -210,7 +210,7 @@ private:
 
   Status add(const NodeProto &node, const std::string &parameter, const Optimizer &optimizer, double decay) {
     std::string wrong = faultOf(optimizer);
-    if (wrong.empty()) wrong = recipe::faultOf("norm_coefficient", decay, {.least = 0});
+    if (wrong.empty()) wrong = recipe::faultOf("norm_coefficient", decay, {.min = 0});
     if (!wrong.empty()) return fault(node, "has a number that cannot be: " + wrong);
     auto says = [](Optimizer as, OptimizerKind kind) {
       as.kind = kind;

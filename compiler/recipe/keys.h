@@ -1,25 +1,23 @@
-// The keys of a recipe with their meaning: docs/reference/recipe.md is written from this table, and the reader takes no
-// key that is not in it.
+// The keys of a recipe with their meaning, from the rows of schema.h: docs/reference/recipe.md is written from them, and
+// the reader takes no key that has no row.
 //
 //     isKey("optimizer.lr"), isKey("dims.sequence")     // true, by "optimizer.lr" and "dims.*"
 //     useFault("loss.delta", "mse")                     // "'loss.delta' is for huber, this is mse; leave it out"
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 
 namespace cleave::recipe {
 
-struct Key {
-  const char *path;       // dotted; "dims.*": any name below `dims`
-  const char *meaning;    // markdown
-  const char *fallback;   // where the key is left out; "": nothing to say
-  const char *kinds = ""; // of losses, optimizers, schedules or distributions that use it: "sgd muon"; "": all
+struct KeyRow {
+  std::string path;     // dotted; "dims.*": any name below `dims`
+  const char *meaning;  // markdown
+  const char *fallback; // where the key is left out; "": nothing to say
+  const char *kinds;    // of losses, optimizers, schedules or distributions that use it: "sgd muon"; "": all
 };
 
-std::span<const Key> keys();
+const std::vector<KeyRow> &keys();
 bool isKey(const std::string &path);
-std::vector<std::string> kindsOf(const Key &key);
 
 // What is wrong with a key beside this `kind`; "" where the kind uses it.
 std::string useFault(const std::string &path, const std::string &kind);

@@ -1,5 +1,6 @@
 #include "compiler/recipe/model_training.h"
 #include "compiler/recipe/glob.h"
+#include "compiler/recipe/schema.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,28 +9,9 @@ namespace {
 
 // The model's optimizer with the values that the recipe gives.
 Optimizer merged(const Recipe &recipe, Optimizer of) {
-  const Optimizer &given = recipe.optimizer;
-  auto take = [&](const char *key, auto Optimizer::*member) {
-    if (recipe.gives(std::string("optimizer.") + key)) of.*member = given.*member;
-  };
-  take("lr", &Optimizer::lr);
-  take("betas", &Optimizer::beta1);
-  take("betas", &Optimizer::beta2);
-  take("eps", &Optimizer::eps);
-  take("weight_decay", &Optimizer::weightDecay);
-  take("momentum", &Optimizer::momentum);
-  take("dampening", &Optimizer::dampening);
-  take("nesterov", &Optimizer::nesterov);
-  take("initial_accumulator", &Optimizer::initialAccumulator);
-  take("lr_decay", &Optimizer::lrDecay);
-  take("form", &Optimizer::form);
-  take("bias_correction", &Optimizer::biasCorrection);
-  take("no_decay", &Optimizer::noDecay);
-  take("amsgrad", &Optimizer::amsgrad);
-  take("state_dtype", &Optimizer::stateType);
-  take("layer_decay", &Optimizer::layerDecay);
-  take("groups", &Optimizer::groups);
-  of.where = given.where;
+  for (const Key<Optimizer> &key : Schema<Optimizer>::of.keys)
+    if (key.field.copy && recipe.gives(std::string("optimizer.") + key.name)) key.field.copy(of, recipe.optimizer);
+  of.where = recipe.optimizer.where;
   return of;
 }
 
@@ -92,7 +74,7 @@ Status takeOptimizer(Recipe &recipe, const ModelTraining &model, std::vector<std
   const double rate = recipe.optimizer.lr.peak;
   notes.push_back(optimizerNote(model, recipe.optimizer,
                                 recipe.gives("optimizer.lr") ? ", at the recipe's lr"
-                                : model.givesRate            ? fmt::format(" with lr {}", rate)
+                                : model.givesRate ? fmt::format(" with lr {}", rate)
                                                   : fmt::format("; nothing gives its lr, {} is taken", rate)));
   return Status::ok();
 }

@@ -7,6 +7,7 @@
 // Every fault is an input error (exit status 1) that begins with "FILE:LINE: " and says what to write instead:
 //     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
 #pragma once
+#include "compiler/recipe/words.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/augment.h"
 #include <cstdint>
@@ -17,62 +18,6 @@
 #include <vector>
 
 namespace cleave::recipe {
-
-enum class LossKind {
-  SoftmaxCrossEntropy,
-  Nll,
-  MultiMargin,
-  Bce,
-  BceWithLogits,
-  Mse,
-  L1,
-  Huber,
-  KlDiv,
-  HingeEmbedding,
-  CosineEmbedding,
-  MarginRanking,
-  Triplet,
-  Ctc,
-  Output
-};
-enum class OptimizerKind {
-  Sgd,
-  Adam,
-  AdamW,
-  Adagrad,
-  Lamb,
-  Lion,
-  Adafactor,
-  Muon,
-  RmsProp,
-  NAdam,
-  RAdam,
-  Adamax,
-  Adadelta
-};
-enum class StateType { Parameter, Bf16, Fp8 };
-enum class NewtonSchulzType { Parameter, Bf16 };
-enum class Reduction { Mean, Sum, BatchMean };
-enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8 };
-enum class Scaling { Delayed, Current };
-enum class BatchNorm { AsExported, Training, Frozen };
-enum class Attention { Auto, Library, Written };
-enum class Epilogues { Library, Written };
-enum class Ties { Auto, AsExported, None };
-enum class TensorRole { Parameter, Buffer, Constant };
-enum class ScheduleKind { Constant, Linear, Cosine, Step, Exponential, Polynomial, CosineRestarts, Wsd, OneCycle };
-enum class Anneal { Linear, Cosine, Sqrt };
-// How adam and adamw are written: where eps is added, and when adamw's weight decay is applied.
-//     pytorch  param (1 - lr wd) - lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps)
-//     onnx     (param - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)) (1 - lr wd)
-// The second is Kingma and Ba's "epsilon hat", and what ONNX's Adam, onnxruntime-training and transformers.AdamW do.
-enum class AdamForm { Pytorch, Onnx };
-// The t of 1 - b^t: updates with this one; updates before it, none of which is corrected (ONNX's Adam with a T that
-// begins at 0); no correction at all.
-enum class BiasCorrection { FromOne, FromZero, None };
-enum class MetricKind { Accuracy, TopK, F1, Confusion, MeanAbsoluteError, Perplexity, Mean };
-enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Mixture, Synthetic };
-enum class LastBatch { Repeat, Drop, Smaller }; // of an epoch whose samples do not fill it
 
 struct Labels {
   std::string name = "labels";      // the new model input
@@ -177,14 +122,13 @@ struct InitRule {
   double mean = 0.0, std = 0.02, low = 0.0, high = 1.0, value = 0.0, gain = 1.0;
 };
 struct Init {
-  enum class Missing { Error, Keep };
-  bool fromModel = true;  // or from a checkpoint
-  InitRule base;          // unless fromModel
+  bool fromModel = true;                                // or from a checkpoint
+  InitRule base = {.match = "*", .kind = "from_model"}; // kind: a distribution, unless fromModel
   std::string checkpoint; // kind safetensors, key `path`, absolute: a file, an index of files, or a folder; "": none
   std::string optimizer;  // absolute: a folder of optimizer state, with which a training goes on; "": none
   std::string prefix;     // that the checkpoint's names have and the model's have not
-  bool fileNames = false; // key `names`: its tensors are called and lie as in the .onnx file, not as in PyTorch
-  Missing missing = Missing::Error; // parameters that the checkpoint has not: an error, or as the model has them
+  TensorNames names = TensorNames::Pytorch;
+  MissingWeights missing = MissingWeights::Error;
   std::vector<InitRule> rules;
 };
 
@@ -254,6 +198,7 @@ struct Data {
   double mixup = 0, cutmix = 0;              // the alpha of each; 0: none
   std::vector<Data> sources;                 // of a mixture
   double weight = 1;                         // of a source
+  bool isSource = false;                     // of a mixture
   std::string where;
 
   // Those of its sources, too.
@@ -337,7 +282,7 @@ struct Recipe {
   Init init;
   std::optional<Lora> lora;
   std::vector<NormGroup> gradNorms;
-  uint64_t seed = 0;
+  int64_t seed = 0;
   std::optional<Data> data; // absent: `cleave run` asks for --data
   std::optional<Ema> ema;
   std::optional<Eval> eval;
@@ -373,31 +318,11 @@ Status checkOptimizer(const Recipe &recipe);
 // The outputs that losses name must be among `outputs`; without a name there must be one.
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs);
 
-// The names of the recipe's words: toString(OptimizerKind::AdamW) == "adamw".
-std::string toString(LossKind kind);
-std::string toString(OptimizerKind kind);
-std::string toString(StateType kind);
-std::string toString(NewtonSchulzType kind);
-std::string toString(Reduction kind);
-std::string toString(Precision kind);
-std::string toString(Scaling kind);
 // The element type that products are computed on: "bf16" or "f16"; "" where it is fp32. In fp8 it is that of
 // all products but those of weights: "bf16".
 const char *lowElement(Precision kind);
 // May a library compute attention as one operation, where the device has one? cuDNN has it in 16 bits.
 bool allowsLibraryAttention(const Recipe &recipe);
-std::string toString(BatchNorm kind);
-std::string toString(Attention kind);
-std::string toString(Epilogues kind);
-std::string toString(Ties kind);
-std::string toString(TensorRole kind);
-std::string toString(Init::Missing kind);
-std::string toString(AdamForm kind);
-std::string toString(BiasCorrection kind);
-std::string toString(ScheduleKind kind);
-std::string toString(Anneal kind);
-std::string toString(DataKind kind);
 std::string toString(const Metric &metric); // its kind: "accuracy", "top_5"
-std::string toString(LastBatch kind);
 
 } // namespace cleave::recipe

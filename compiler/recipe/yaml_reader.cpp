@@ -1,13 +1,18 @@
 #include "compiler/recipe/yaml_reader.h"
 #include "compiler/recipe/keys.h"
+#include "runtime/base/folder.h"
 #include "runtime/base/names/glob.h"
+#include "runtime/base/url.h"
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+
+namespace fs = std::filesystem;
 
 namespace cleave::recipe {
 namespace {
@@ -25,6 +30,12 @@ const char *typeName(const YAML::Node &node) {
   return node.IsNull() ? "nothing" : "a value";
 }
 
+// A file, what a glob matches, or what the names of a .bin and an .idx begin with.
+bool isThere(const std::string &path) {
+  std::error_code failure;
+  return fs::exists(path, failure) || fs::exists(path + ".idx", failure) || !runtime::matchesOf(path).empty();
+}
+
 } // namespace
 
 bool isPlainName(const std::string &name) {
@@ -38,8 +49,8 @@ std::string Source::where(const std::string &key, const YAML::Node &node) const 
     size_t dot = prefix.rfind('.');
     prefix = dot == std::string::npos ? "" : prefix.substr(0, dot);
   }
-  if (!node.IsDefined() || node.Mark().line < 0) return file;
-  return fmt::format("{}:{}", file, node.Mark().line + 1);
+  if (!node.IsDefined() || node.Mark().line < 0) return recipe.file;
+  return fmt::format("{}:{}", recipe.file, node.Mark().line + 1);
 }
 
 MapReader::MapReader(Source &source, std::string path, YAML::Node node)
@@ -54,8 +65,8 @@ MapReader::MapReader(Source &source, std::string path, YAML::Node node)
     std::string key = entry.first.Scalar();
     if (!entries.emplace(key, entry.second).second)
       throw Fault{fmt::format("{}: the key '{}' is there twice", source.where(dotted(key), entry.first), dotted(key))};
-    (*source.lines)[dotted(key)] = source.where(dotted(key), entry.first);
-    if (!entry.second.IsNull()) source.given->insert(dotted(key));
+    source.recipe.lines[dotted(key)] = source.where(dotted(key), entry.first);
+    if (!entry.second.IsNull()) source.recipe.given.insert(dotted(key));
   }
 }
 
@@ -68,8 +79,7 @@ std::vector<std::string> MapReader::keys() const {
 
 YAML::Node MapReader::node(const std::string &key) {
   if (asked.insert(key).second) {
-    if (!isKey(dotted(key)))
-      throw Fault{fmt::format("the recipe's key '{}' is not in compiler/recipe/keys.cpp", dotted(key))};
+    if (!isKey(dotted(key))) throw Fault{fmt::format("the recipe's key '{}' is in no table of keys", dotted(key))};
     known.push_back(key);
   }
   auto found = entries.find(key);
@@ -86,6 +96,11 @@ bool MapReader::isNull(const std::string &key) {
   return value.IsDefined() && value.IsNull();
 }
 
+bool MapReader::isEmpty(const std::string &key) {
+  return !has(key) || (node(key).IsScalar() && node(key).Scalar().empty()) ||
+         (node(key).IsSequence() && node(key).size() == 0);
+}
+
 void MapReader::fail(const std::string &key, const std::string &message) { throw Fault{where(key) + ": " + message}; }
 
 std::string MapReader::scalar(const std::string &key, const char *expected) {
@@ -94,23 +109,24 @@ std::string MapReader::scalar(const std::string &key, const char *expected) {
   return value.Scalar();
 }
 
-void MapReader::number(const std::string &key, double &value, Range range) {
+void MapReader::read(const std::string &key, double &value, const Rule &rule) {
   if (!has(key)) return;
   std::string given = scalar(key, "a number");
   if (!parseWhole(given, value) || !std::isfinite(value))
     fail(key, fmt::format("'{}' must be a number, is '{}'", dotted(key), given));
-  if (!range.has(value)) fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
+  if (!rule.range.has(value))
+    fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(rule.range), given));
 }
 
-void MapReader::integer(const std::string &key, int64_t &value, Range range) {
+void MapReader::read(const std::string &key, int64_t &value, const Rule &rule) {
   if (!has(key)) return;
   std::string given = scalar(key, "a whole number");
   if (!parseWhole(given, value)) fail(key, fmt::format("'{}' must be a whole number, is '{}'", dotted(key), given));
-  if (!range.has(static_cast<double>(value)))
-    fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
+  if (!rule.range.has(static_cast<double>(value)))
+    fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(rule.range), given));
 }
 
-void MapReader::boolean(const std::string &key, bool &value) {
+void MapReader::read(const std::string &key, bool &value, const Rule &) {
   if (!has(key)) return;
   std::string given = scalar(key, "true or false");
   if (given != "true" && given != "false")
@@ -118,12 +134,15 @@ void MapReader::boolean(const std::string &key, bool &value) {
   value = given == "true";
 }
 
-void MapReader::text(const std::string &key, std::string &value) {
-  if (has(key)) value = scalar(key, "a text");
+void MapReader::read(const std::string &key, std::string &value, const Rule &rule) {
+  if (!has(key)) return;
+  value = scalar(key, "a text");
+  if (!isOneOf(rule.words, value)) unknownWord(key, value, splitWords(rule.words));
 }
 
-void MapReader::texts(const std::string &key, std::vector<std::string> &value) {
+void MapReader::read(const std::string &key, std::vector<std::string> &value, const Rule &rule) {
   if (!has(key)) return;
+  if (rule.takesOne && node(key).IsScalar()) return void(value = {node(key).Scalar()});
   YAML::Node list = node(key);
   if (!list.IsSequence())
     fail(key, fmt::format("'{}' must be a list, is {}; write [...]", dotted(key), typeName(list)));
@@ -136,9 +155,9 @@ void MapReader::texts(const std::string &key, std::vector<std::string> &value) {
   }
 }
 
-void MapReader::integers(const std::string &key, std::vector<int64_t> &value) {
+void MapReader::read(const std::string &key, std::vector<int64_t> &value, const Rule &) {
   std::vector<std::string> given;
-  texts(key, given);
+  read(key, given);
   if (!has(key)) return;
   value.clear();
   for (const std::string &text : given)
@@ -146,15 +165,15 @@ void MapReader::integers(const std::string &key, std::vector<int64_t> &value) {
       fail(key, fmt::format("'{}' must list whole numbers, one is '{}'", dotted(key), text));
 }
 
-void MapReader::numbers(const std::string &key, std::vector<double> &value, Range range) {
+void MapReader::read(const std::string &key, std::vector<double> &value, const Rule &rule) {
   std::vector<std::string> given;
-  texts(key, given);
+  read(key, given, rule);
   if (!has(key)) return;
   value.clear();
   for (const std::string &text : given)
-    if (!parseWhole(text, value.emplace_back()) || !std::isfinite(value.back()) || !range.has(value.back()))
-      fail(key, fmt::format("'{}' must list numbers{}{}, one is '{}'", dotted(key), describe(range).empty() ? "" : " ",
-                            describe(range), text));
+    if (!parseWhole(text, value.emplace_back()) || !std::isfinite(value.back()) || !rule.range.has(value.back()))
+      fail(key, fmt::format("'{}' must list numbers{}{}, one is '{}'", dotted(key),
+                            describe(rule.range).empty() ? "" : " ", describe(rule.range), text));
 }
 
 namespace {
@@ -217,6 +236,24 @@ void MapReader::unknownWord(const std::string &key, const std::string &given, co
 }
 
 MapReader MapReader::map(const std::string &key) { return MapReader(source, dotted(key), node(key)); }
+
+std::vector<MapReader> MapReader::list(const std::string &key, const Rule &rule) {
+  std::vector<MapReader> entries;
+  if (!has(key)) return entries;
+  if (!node(key).IsSequence())
+    fail(key, fmt::format("'{}' must be a list of maps such as {}", dotted(key), rule.example));
+  for (const auto &entry : node(key)) entries.emplace_back(source, dotted(key), entry);
+  return entries;
+}
+
+std::string MapReader::absolute(const std::string &path) const {
+  if (path.empty() || runtime::isUrl(path) || fs::path(path).is_absolute()) return path;
+  std::error_code failure;
+  fs::path here = fs::absolute(path, failure).lexically_normal();
+  if (source.path.empty()) return here.string();
+  fs::path beside = (fs::absolute(source.path, failure).parent_path() / path).lexically_normal();
+  return isThere(beside) || !isThere(here) ? beside.string() : here.string();
+}
 
 void MapReader::checkUses(const std::string &kind, const std::string &except) {
   for (const std::string &key : keys())

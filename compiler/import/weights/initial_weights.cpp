@@ -26,7 +26,8 @@ struct Prefix {
 class CheckpointMatcher {
 public:
   CheckpointMatcher(const FlatGraph &flat, const recipe::Init &init, const SafetensorsSet &set, ParameterTable &table)
-      : flat(flat), init(init), set(set), table(table), dict(init.fileNames ? fileNames(table) : table.state) {}
+      : flat(flat), init(init), set(set), table(table),
+        dict(init.names == recipe::TensorNames::File ? fileNames(table) : table.state) {}
 
   Result<InitialWeights> run() {
     CLEAVE_RETURN_IF_ERROR(findPrefix());
@@ -162,7 +163,8 @@ private:
 
   // A square matrix of a product, of a model whose exporter does not say whether it was transposed.
   bool isUnclear(const Parameter &parameter, const StateEntry &entry) const {
-    if (init.fileNames || (!dict.isOfFile && !(entry.isGuess && entry.isReshaped))) return false;
+    if (init.names == recipe::TensorNames::File || (!dict.isOfFile && !(entry.isGuess && entry.isReshaped)))
+      return false;
     if (entry.shape.size() != 2 || entry.shape[0] != entry.shape[1] || entry.shape[0] == 1) return false;
     return std::ranges::any_of(parameter.uses, [&](const Use &use) {
       const std::string &op = flat.nodes[use.node].node->op_type();
@@ -226,7 +228,7 @@ private:
     }
     if (missing.empty()) return Status::ok();
     const std::string list = names::firstFew(missing, 8);
-    if (init.missing == recipe::Init::Missing::Error)
+    if (init.missing == recipe::MissingWeights::Error)
       return inputError(
           fmt::format("{}: has no {}; `init: {{missing: keep}}` keeps the model's own numbers there, and a "
                       "rule of `init.rules` draws new ones",

@@ -48,8 +48,8 @@ Result<OptimizerState> matchOptimizerState(const FlatGraph &flat, const recipe::
     const fs::path index = folder / (kind + ".safetensors.index.json");
     std::error_code failure;
     of.checkpoint = fs::exists(index, failure) ? index.string() : (folder / (kind + ".safetensors")).string();
-    of.missing = recipe::Init::Missing::Keep; // frozen parameters have none, and the optimizer misses the others
-    of.fileNames = init.fileNames;
+    of.missing = recipe::MissingWeights::Keep; // frozen parameters have none, and the optimizer misses the others
+    of.names = init.names;
     ParameterTable scratch = table;
     CLEAVE_ASSIGN_OR_RETURN(InitialWeights found, matchCheckpoint(flat, of, scratch));
     state.kinds[kind] = std::move(found.places);
