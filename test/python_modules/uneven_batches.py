@@ -1,0 +1,81 @@
+"""A batch that does not divide over the devices or the microbatches, beside PyTorch's own loop: its step has places that stay empty."""
+import copy
+import json
+import pathlib
+import subprocess
+import tempfile
+
+import cleave
+import numpy as np
+import torch
+from cleave._tool import tool_path
+from refused import refused
+from torch import nn
+
+SAMPLES, BATCH, STEPS = 75, 30, 6  # batches of 30, 30 and 15, twice
+RECIPE = {"dims": {"batch": BATCH}, "loss": {"kind": "softmax_cross_entropy", "label_smoothing": 0.1}, "clip_norm": 1.0,
+          "optimizer": {"kind": "adamw", "lr": 1e-2}}
+# devices, split, places of a step
+SPLITS = [("cpu:7", {}, 35), ("cpu:4", {"mesh": "dp=4", "zero": 3}, 32), ("cpu:4", {"mesh": "dp=2,tp=2", "microbatches": 4}, 32),
+          ("cpu:2", {"mesh": "pp=2", "microbatches": 4}, 32), ("cpu:1", {"microbatches": 7}, 35)]
+
+
+def by_torch(module, batches):
+    module, losses = copy.deepcopy(module), []
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+    for x, labels in batches:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(module(x), labels, label_smoothing=0.1)
+        loss.backward()
+        nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def close(one, other):
+    assert len(one) == len(other) and np.allclose(one, other, rtol=2e-5), (one, other)
+
+
+def note_of(plan):
+    return next((note for note in plan.report().data["notes"] if "stay empty" in note), "")
+
+
+def main():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4))
+    x, labels = torch.randn(SAMPLES, 12), torch.randint(4, (SAMPLES,))
+    parts = [(0, 30), (30, 60), (60, 75)] * (STEPS // 3)
+    batches = [(x[a:b], labels[a:b]) for a, b in parts]
+    wanted = by_torch(net, batches)
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/data.npz", input=x.numpy(), labels=labels.numpy())
+        cleave.export(net, (x[:2],), f"{folder}/model.onnx")
+        data = {"kind": "arrays", "path": f"{folder}/data.npz", "shuffle": False, "last_batch": "smaller"}
+        plans = []
+        for cluster, split, places in SPLITS:
+            plan = cleave.compile(f"{folder}/model.onnx", {**RECIPE, "data": data}, cluster, f"{folder}/{len(plans)}.plan", **split)
+            assert f"30 samples has {places} places" in note_of(plan), (cluster, split, note_of(plan))
+            assert plan.report().data["batch"] == BATCH
+            plans.append(plan)
+            with cleave.Trainer(plan) as trainer:
+                close([trainer.step({"input": a, "labels": b}).loss for a, b in batches], wanted)
+        for i, plan in enumerate(plans):  # by the command, resumed on another split in the middle of an epoch
+            metrics, snapshots = pathlib.Path(folder, f"{i}.jsonl"), f"{folder}/s{i}"
+            for of, steps in ((plan, 2), (plans[i - 1], STEPS)):
+                resume = ["--resume"] if steps > 2 else []
+                done = subprocess.run([tool_path(), "run", of.path, "--steps", str(steps), "--snapshot", snapshots, *resume, "--metrics",
+                                       metrics, "--quiet"], capture_output=True, text=True)
+                assert done.returncode == 0, done.stderr
+            lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+            close([line["loss"] for line in lines], wanted)
+            assert [round(line["samples_per_s"] * line["step_time_s"]) for line in lines] == [30, 30, 15] * (STEPS // 3)
+        verified = subprocess.run([tool_path(), "verify", plans[0].path], capture_output=True, text=True)
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        # A loss that ignores no label cannot leave places empty.
+        refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "mse"}}, "cpu:7", mesh="dp=7"),
+                "the batch of 30 does not divide over dp=7")
+    print("uneven batches: as expected")
+
+
+main()
