@@ -1,6 +1,7 @@
 #include "compiler/attention/attention.h"
 #include "compiler/attention/sequence_layout.h"
 #include "dialects/onnx/formula.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -64,7 +65,7 @@ private:
     if (isSplat(value)) return true;
     auto iota = dyn_cast_or_null<onnx::IotaOp>(op);
     if (iota && static_cast<int64_t>(iota.getDim()) != dim) return true;
-    if (!op || iota || isa<onnx::ReadOp, onnx::ConstantOp>(op)) {
+    if (!op || iota || onnx::isResident(op)) {
       found.push_back({value, dim});
       return true;
     }

@@ -1,5 +1,6 @@
 #include "compiler/attention/blocks.h"
 #include "compiler/partition/local_attributes.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -167,9 +168,9 @@ DenseMap<Operation *, FactorSharding> Blocks::splits(Region &region, ArrayRef<Se
     found[&op] = std::move(split);
   };
   for (Operation &op : region.front())
-    if (!isa<onnx::ConstantOp>(op)) visit(op);
+    if (!onnx::isConstant(&op)) visit(op);
   for (Operation &op : llvm::reverse(region.front()))
-    if (!isa<onnx::ConstantOp>(op)) visit(op);
+    if (!onnx::isConstant(&op)) visit(op);
   return found;
 }
 
@@ -193,7 +194,7 @@ Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayR
   };
   Value result;
   for (Operation &op : region.front()) {
-    if (isa<onnx::ConstantOp>(op)) continue;
+    if (onnx::isConstant(&op)) continue;
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     Sharding layout = resultSharding(rule, split[&op], 0);
     if (auto random = dyn_cast<onnx::RandomUniformOp>(op)) {

@@ -17,18 +17,12 @@ namespace {
 // all 16-bit elements can hold.
 constexpr double hidden = -1e4, lowest = -3e4;
 
-std::optional<double> splatNumber(Value value) {
-  auto constant = value.getDefiningOp<onnx::ConstantOp>();
-  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-  if (!dense || !dense.isSplat() || !isa<FloatType>(dense.getElementType())) return std::nullopt;
-  return dense.getSplatValue<APFloat>().convertToDouble();
-}
 Value throughBroadcasts(Value value) {
   while (auto broadcast = value.getDefiningOp<onnx::BroadcastOp>()) value = broadcast.getX();
   return value;
 }
 bool isHidden(Value value) {
-  std::optional<double> number = splatNumber(throughBroadcasts(value));
+  std::optional<double> number = onnx::repeatedNumber(value);
   return number && *number <= hidden;
 }
 
@@ -37,10 +31,10 @@ Value unscaled(Value value, double &scale) {
   auto mul = value.getDefiningOp<onnx::MulOp>();
   auto div = value.getDefiningOp<onnx::DivOp>();
   if (div)
-    if (auto number = splatNumber(div.getB())) return scale /= *number, div.getA();
+    if (auto number = onnx::repeatedNumber(div.getB())) return scale /= *number, div.getA();
   if (mul)
     for (auto [x, factor] : {std::pair{mul.getA(), mul.getB()}, std::pair{mul.getB(), mul.getA()}})
-      if (auto number = splatNumber(factor)) return scale *= *number, x;
+      if (auto number = onnx::repeatedNumber(factor)) return scale *= *number, x;
   return {};
 }
 

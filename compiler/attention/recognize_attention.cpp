@@ -3,6 +3,7 @@
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/facets/rule_building.h"
 #include "dialects/onnx/formula.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -111,7 +112,7 @@ private:
       return true;
     }
     // A table of pairs: every device cuts its blocks from it.
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op)) return addOperand(value, dims, use);
+    if (!op || onnx::isResident(op)) return addOperand(value, dims, use);
     if (!isRegionOp(op) || (isa<onnx::RandomUniformOp>(op) && &ops == &score)) return false;
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     std::vector<const Sharding *> unknown(op->getNumOperands(), nullptr);
@@ -166,10 +167,8 @@ private:
     return value;
   }
   static bool isHidden(Value value) {
-    auto constant = throughBroadcasts(value).getDefiningOp<onnx::ConstantOp>();
-    auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-    if (!dense || !dense.isSplat() || !isa<FloatType>(dense.getElementType())) return false;
-    return dense.getSplatValue<APFloat>().convertToDouble() <= maskedOut;
+    auto number = onnx::repeatedNumber(value);
+    return number && *number <= maskedOut;
   }
   bool hidesFuture(Value mask) const {
     mask = throughBroadcasts(mask);

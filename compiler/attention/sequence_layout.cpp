@@ -1,4 +1,5 @@
 #include "compiler/attention/sequence_layout.h"
+#include "dialects/onnx/kinds.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -21,17 +22,10 @@ SequenceDims dimsOf(const Sharding &layout) {
   return dims;
 }
 
-bool isSplat(Value value) {
-  auto constant = value.getDefiningOp<onnx::ConstantOp>();
-  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-  return dense && dense.isSplat();
-}
-
 bool isRegionOp(Operation *op) {
   if (isa<onnx::IotaOp>(op)) return false; // positions are operands: they travel
   return op->hasTrait<onnx::PerElement>() ||
-         isa<onnx::BroadcastOp, onnx::ReshapeOp, onnx::TransposeOp, onnx::ContractOp>(op) ||
-         (isa<onnx::ConstantOp>(op) && isSplat(op->getResult(0)));
+         isa<onnx::BroadcastOp, onnx::ReshapeOp, onnx::TransposeOp, onnx::ContractOp>(op) || isSplat(op->getResult(0));
 }
 
 } // namespace cleave::attention

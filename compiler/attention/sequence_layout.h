@@ -3,7 +3,7 @@
 //
 //   x = Add s, Broadcast(bias)     x [b,h,{query},{key}]   ->   s [b,h,{query},{key}],  bias [{key}]
 #pragma once
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "runtime/base/sharding/factor_rule.h"
 
 namespace cleave::attention {
@@ -21,6 +21,6 @@ SequenceDims dimsOf(const dist::Sharding &layout);
 
 // Can attention's regions hold the op: does blocking know how to give it another leading dimension?
 bool isRegionOp(mlir::Operation *op);
-bool isSplat(mlir::Value value);
+using onnx::isSplat;
 
 } // namespace cleave::attention

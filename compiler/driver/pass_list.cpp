@@ -4,9 +4,16 @@
 #include "compiler/training/training.h"
 #include "dialects/pass_manager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
 
 namespace cleave {
 using namespace mlir;
+
+// Constants stay where they are made: each is a name that users of one place read.
+static void addCanonicalize(OpPassManager &passes) {
+  passes.addPass(createCanonicalizerPass(GreedyRewriteConfig().enableConstantCSE(false).setRegionSimplificationLevel(
+      GreedySimplifyRegionLevel::Disabled)));
+}
 
 void addInitializePasses(OpPassManager &passes, const recipe::Recipe &recipe) {
   passes.addPass(training::createInitializeParameters({recipe}));
@@ -19,15 +26,15 @@ void addNormalizePasses(OpPassManager &passes, const normalize::NormalizeOptions
   passes.addPass(normalize::createCheckNodes());
   passes.addPass(normalize::createBindDimensions(std::move(sizes)));
   passes.addPass(normalize::createNormalizeNodes({options.batchNorm, options.dropout.value_or(-1)}));
-  passes.addPass(normalize::createEraseDeadCode()); // shape arithmetic that folded away
+  addCanonicalize(passes); // without shape arithmetic that folded away
   passes.addPass(normalize::createResizeBatch({options.fixedBatch.exported, options.fixedBatch.samples}));
-  passes.addPass(normalize::createEraseDeadCode());
+  addCanonicalize(passes);
   passes.addPass(normalize::createPushReshapes());
-  passes.addPass(normalize::createSimplifyCore()); // what the pushes have made trivial
-  passes.addPass(normalize::createAbsorbTransposes());
-  passes.addPass(normalize::createEraseDeadCode());
+  addCanonicalize(passes); // what the pushes have made trivial
+  passes.addPass(normalize::createFoldConstants());
+  passes.addPass(codegen::createAbsorbContractTransposes());
   passes.addPass(normalize::createStackExperts());
-  passes.addPass(normalize::createEraseDeadCode());
+  addCanonicalize(passes);
   passes.addPass(normalize::createVerifyCore());
 }
 

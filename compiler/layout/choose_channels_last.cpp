@@ -17,7 +17,7 @@ bool readsThrough(Operation *op) { return isa<onnx::ContractOp, onnx::TransposeO
 
 int64_t borderBytes(Value value) {
   ArrayRef<int64_t> shape = tensorOf(value).getShape();
-  return keepsElements(shape, onnx::lastPermutation(tensorOf(value).getRank())) ? 0 : bytesOf(value);
+  return onnx::keepsOrder(shape, onnx::lastPermutation(tensorOf(value).getRank())) ? 0 : bytesOf(value);
 }
 
 class Chooser {

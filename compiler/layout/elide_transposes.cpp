@@ -13,32 +13,18 @@ namespace cleave::layout {
 
 namespace {
 
-// The value of the Transpose or Reshape, made with less; null if it is as simple as it can be.
-Value simplified(Operation *op) {
-  OpBuilder builder(op);
-  auto reshaped = [&](Value x) -> Value {
-    if (x.getType() == op->getResult(0).getType()) return x;
-    auto reshape = onnx::ReshapeOp::create(builder, op->getLoc(), x, tensorOf(op->getResult(0)).getShape());
-    place::copy(op, reshape);
-    return reshape.getY();
-  };
-  if (auto transpose = dyn_cast<onnx::TransposeOp>(op)) {
-    if (keepsElements(tensorOf(transpose.getX()).getShape(), transpose.getPerm())) {
-      auto before = transpose.getX().getDefiningOp<onnx::ReshapeOp>();
-      return reshaped(before ? before.getX() : transpose.getX());
-    }
-    auto before = transpose.getX().getDefiningOp<onnx::TransposeOp>();
-    if (!before) return {};
-    SmallVector<int64_t> both;
-    for (int64_t dim : transpose.getPerm()) both.push_back(before.getPerm()[dim]);
-    if (keepsElements(tensorOf(before.getX()).getShape(), both)) return reshaped(before.getX());
-    auto joined = onnx::TransposeOp::create(builder, op->getLoc(), before.getX(), both);
-    place::copy(op, joined);
-    return joined.getY();
-  }
-  auto reshape = cast<onnx::ReshapeOp>(op);
-  auto before = reshape.getX().getDefiningOp<onnx::ReshapeOp>();
-  return before ? reshaped(before.getX()) : Value();
+// The dialect's simpler form of a Transpose or Reshape, in its place.
+void simplify(Operation *op) {
+  place::PlaceLike placing(op);
+  PatternRewriter rewriter(op->getContext());
+  rewriter.setListener(&placing);
+  rewriter.setInsertionPoint(op);
+  SmallVector<Value> simpler;
+  while (succeeded(rewriter.tryFold(op, simpler)))
+    if (!simpler.empty()) return rewriter.replaceOp(op, simpler);
+  auto transpose = dyn_cast<onnx::TransposeOp>(op);
+  if (transpose && succeeded(onnx::TransposeOp::canonicalize(transpose, rewriter)))
+    simplify(placing.inserted.front()); // a Reshape now
 }
 
 bool isWeight(onnx::TransposeOp transpose) {
@@ -52,13 +38,8 @@ bool hasChannelsLast(Block &block) {
 }
 
 void elide(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(block)) {
-    if (!isa<onnx::TransposeOp, onnx::ReshapeOp>(op)) continue;
-    if (Value simpler = simplified(&op)) {
-      op.getResult(0).replaceAllUsesWith(simpler);
-      op.erase();
-    }
-  }
+  for (Operation &op : llvm::make_early_inc_range(block))
+    if (onnx::isRearrangement(&op)) simplify(&op);
   using Number = std::optional<int64_t>;
   using Key = std::tuple<void *, const void *, Number, Number, std::optional<place::Phase>>;
   std::map<Key, Value> known; // by operand, permutation, and where it is wanted
@@ -72,7 +53,7 @@ void elide(Block &block) {
     transpose.erase();
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (isa<onnx::TransposeOp, onnx::ReshapeOp>(op) && op.use_empty()) op.erase();
+    if (onnx::isRearrangement(&op) && op.use_empty()) op.erase();
 }
 
 struct ElideTransposes : impl::ElideTransposesBase<ElideTransposes> {

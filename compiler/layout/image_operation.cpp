@@ -23,7 +23,7 @@ bool carriesOrder(Operation *op) {
   if (isa<dist::AllReduceOp, dist::ReduceScatterOp, dist::AllGatherOp, dist::AllToAllOp, dist::BroadcastOp,
           dist::OwnPartOp, dist::ShiftOp>(op))
     return true;
-  return op->hasTrait<onnx::PerElement>() && !isa<onnx::IotaOp, onnx::RandomUniformOp>(op);
+  return onnx::isPointwise(op);
 }
 
 SmallVector<OpOperand *> orderedOperands(Operation *op) {
@@ -38,30 +38,15 @@ SmallVector<Value> orderedResults(Operation *op) {
   return llvm::filter_to_vector(ValueRange(op->getResults()), isImage);
 }
 
-bool reads(Operation *op) {
-  return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op) && isImage(op->getOperand(0));
-}
+bool reads(Operation *op) { return onnx::isReduction(op) && isImage(op->getOperand(0)); }
 
 bool makes(Operation *op) {
   if (op->getNumResults() != 1 || !isImage(op->getResult(0))) return false;
-  if (auto constant = dyn_cast<onnx::ConstantOp>(op)) return constant.getValue().isSplat();
-  return isa<onnx::IotaOp, onnx::BroadcastOp>(op);
+  return onnx::isSplat(op->getResult(0)) || isa<onnx::IotaOp, onnx::BroadcastOp>(op);
 }
 
 OpOperand *weightOperand(Operation *op) {
   return isa<onnx::ConvOp, onnx::ConvGradInputOp>(op) ? &op->getOpOperand(1) : nullptr;
-}
-
-int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorOf(value);
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
-bool keepsElements(ArrayRef<int64_t> shape, ArrayRef<int64_t> permutation) {
-  SmallVector<int64_t> moved;
-  for (int64_t dim : permutation)
-    if (shape[size_t(dim)] != 1) moved.push_back(dim);
-  return llvm::is_sorted(moved);
 }
 
 } // namespace cleave::layout

@@ -4,9 +4,11 @@
 //   ReduceSum, Broadcast, Iota            take either order: their attributes name dimensions, and say which
 //   Reshape, Gather, a function's return  know channels first only
 #pragma once
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 
 namespace cleave::layout {
+
+using onnx::bytesOf;
 
 bool isConvolution(mlir::Operation *op); // Conv, ConvGradInput, ConvGradWeight
 bool isPool(mlir::Operation *op);
@@ -29,9 +31,5 @@ mlir::OpOperand *weightOperand(mlir::Operation *op);
 inline mlir::RankedTensorType tensorOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
-int64_t bytesOf(mlir::Value value);
-
-// A Transpose by that permutation leaves the elements where they are: only dimensions of one element change places.
-bool keepsElements(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> permutation);
 
 } // namespace cleave::layout

@@ -44,10 +44,6 @@ def NormalizeNodes : Pass<"normalize-nodes", "::mlir::ModuleOp"> {
   ];
 }
 
-def EraseDeadCode : Pass<"erase-dead-code", "::mlir::ModuleOp"> {
-  let summary = "erase ops and reads whose results nobody uses";
-}
-
 def ResizeBatch : Pass<"resize-batch", "::mlir::ModuleOp"> {
   let summary = "a model of a fixed batch for another number of samples";
   let description = [{
@@ -88,25 +84,12 @@ def PushReshapes : Pass<"push-reshapes", "::mlir::ModuleOp"> {
   }];
 }
 
-def SimplifyCore : Pass<"simplify-core", "::mlir::ModuleOp"> {
-  let summary = "apply the identities of core ops, and fold constants";
+def FoldConstants : Pass<"fold-constants", "::mlir::ModuleOp"> {
+  let summary = "evaluate core ops of constants, up to a size";
   let description = [{
-    The identities of simplify.h and constant folding over a whole function, operands first.
+    By the reference evaluator (constants.h); a large result that repeats a smaller one is a Broadcast of that.
 
-        %a = onnx.Transpose %x {perm = [1, 0]} ; %b = onnx.Transpose %a {perm = [1, 0]}   ->   %x
-  }];
-}
-
-def AbsorbTransposes : Pass<"absorb-transposes", "::mlir::ModuleOp"> {
-  let summary = "let contractions read transposed operands where they lie";
-  let description = [{
-    A Transpose that feeds a Contract becomes an order of its index arrays.
-
-        %t = onnx.Transpose %w {perm = [1, 0]} ; onnx.Contract %x, %t  ([0,1],[1,2] -> [0,2])
-        becomes
-        onnx.Contract %x, %w  ([0,1],[2,1] -> [0,2])
-
-    A Transpose that is the only user of a Contract becomes an order of its result.
+        %a = onnx.Constant dense<[2, 3]> ; %b = onnx.Add %a, %a   ->   %b = onnx.Constant dense<[4, 6]>
   }];
 }
 
@@ -137,9 +120,4 @@ def VerifyCore : Pass<"verify-core", "::mlir::ModuleOp"> {
   let description = [{
     The border of the normalize phase: @model holds core ops, persistent reads and writes, and static shapes alone.
   }];
-}
-
-def FoldConstants : Pass<"fold-constants", "::mlir::ModuleOp"> {
-  let summary = "evaluate core ops of constants, up to a size";
-  let description = [{ The folding of `simplify-core` alone, for tests. }];
 }

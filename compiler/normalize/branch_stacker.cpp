@@ -1,4 +1,5 @@
 #include "compiler/normalize/branch_stacker.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -33,8 +34,6 @@ Dims shifted(int64_t rank) {
 }
 
 } // namespace
-
-bool isSum(Operation *op) { return isa<onnx::AddOp, onnx::SumOp>(op); }
 
 bool BranchStacker::InOrder::operator()(const Values &a, const Values &b) const {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
@@ -93,11 +92,10 @@ bool BranchStacker::describe(Bundle &bundle) {
   }
   if (isa<onnx::ReadOp>(ops[0])) return describeReads(bundle);
   bool alike = llvm::all_of(ops, [&](Operation *op) { return op->getAttrDictionary() == ops[0]->getAttrDictionary(); });
-  if (isa<onnx::ConstantOp>(ops[0])) {
+  if (onnx::isConstant(ops[0])) {
     if (alike) return true;
     bundle.kind = Bundle::Constants;
-    return llvm::all_of(ops,
-                        [](Operation *op) { return isa<SplatElementsAttr>(cast<onnx::ConstantOp>(op).getValue()); });
+    return llvm::all_of(ops, [](Operation *op) { return onnx::isSplat(op->getResult(0)); });
   }
   if (isa<onnx::SliceOp>(ops[0]) && !alike) return describeSlices(bundle);
   if (!alike || !isStackable(ops[0])) return false;
@@ -163,10 +161,8 @@ bool BranchStacker::describeSlices(Bundle &bundle) {
 }
 
 bool BranchStacker::isStackable(Operation *op) {
-  if (isa<onnx::IotaOp, onnx::RandomUniformOp>(op)) return false;
-  return op->hasTrait<onnx::PerElement>() ||
-         isa<onnx::ContractOp, onnx::BroadcastOp, onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::PadOp,
-             onnx::ConcatOp, onnx::CumSumOp, onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op);
+  return onnx::isPointwise(op) || onnx::isView(op) || onnx::isReduction(op) ||
+         isa<onnx::ContractOp, onnx::PadOp, onnx::ConcatOp, onnx::CumSumOp>(op);
 }
 
 bool BranchStacker::haveWeights() const {
@@ -254,7 +250,7 @@ Value BranchStacker::buildSame(Operation *op, Values operands, ArrayRef<bool> st
   if (isa<onnx::SliceOp>(op))
     change("starts", 0, 0, true), change("sizes", count, 0, true), change("steps", 1, 0, true);
   if (isa<onnx::PadOp>(op)) change("low", 0, 0, true), change("high", 0, 0, true), change("interior", 0, 0, true);
-  if (isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op)) change("axes", 0, 1, false);
+  if (onnx::isReduction(op)) change("axes", 0, 1, false);
   if (isa<onnx::ConcatOp, onnx::CumSumOp>(op))
     copy->setAttr("axis", b.builder.getI64IntegerAttr(op->getAttrOfType<IntegerAttr>("axis").getInt() + 1));
   return copy->getResult(0);

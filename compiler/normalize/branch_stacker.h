@@ -17,7 +17,7 @@ struct Bundle {
   int64_t dim = 0;                 // of Slices: the one along which the branches have consecutive parts
 };
 
-bool isSum(mlir::Operation *op);
+using onnx::isSum;
 
 class BranchStacker {
 public:

@@ -44,11 +44,7 @@ static HostTensor splatElement(DenseElementsAttr attribute) {
   return toHostTensor(attribute.resizeSplat(RankedTensorType::get({}, attribute.getElementType())));
 }
 
-std::optional<double> splatOf(Value value) {
-  DenseElementsAttr attribute = constantOf(value);
-  if (!attribute || !attribute.isSplat()) return std::nullopt;
-  return splatElement(attribute).reals()[0];
-}
+std::optional<double> splatOf(Value value) { return onnx::splatNumber(constantOf(value)); }
 
 runtime::Attributes evaluatorAttributes(Operation *op) {
   runtime::Attributes result;
@@ -115,27 +111,19 @@ SmallVector<int64_t> varyingDims(DenseElementsAttr value) {
 }
 
 DenseElementsAttr foldOp(Operation *op, int64_t limit) {
-  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || isa<onnx::ConstantOp>(op)) return {};
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || onnx::isConstant(op)) return {};
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (dtypeOf(type.getElementType()) == plan::DTYPE_INVALID) return {};
-  auto isSplat = [](Value operand) {
-    DenseElementsAttr attribute = constantOf(operand);
-    return attribute && attribute.isSplat();
-  };
   SmallVector<HostTensor> operands;
-  if (llvm::all_of(op->getOperands(), isSplat)) {
-    if (isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op))
-      return constantOf(op->getOperand(0)).resizeSplat(type);
-    if (op->hasTrait<onnx::PerElement>()) {
-      for (Value operand : op->getOperands()) operands.push_back(splatElement(constantOf(operand)));
-      auto element = evaluateAs(op, operands, {dtypeOf(type.getElementType()), {}});
-      if (!element) return {};
-      return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
-    }
+  if (op->hasTrait<onnx::PerElement>() && llvm::all_of(op->getOperands(), onnx::isSplat)) {
+    for (Value operand : op->getOperands()) operands.push_back(splatElement(constantOf(operand)));
+    auto element = evaluateAs(op, operands, {dtypeOf(type.getElementType()), {}});
+    if (!element) return {};
+    return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
   }
   if (type.getNumElements() > limit || isa<onnx::BroadcastOp>(op)) return {};
-  // Movement of a broadcast becomes a broadcast (simplify.h), which is smaller.
-  bool moves = isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp>(op);
+  // Movement of a broadcast becomes a broadcast (dialects/onnx/canonicalize.cpp), which is smaller.
+  bool moves = onnx::isView(op);
   for (Value operand : op->getOperands()) {
     if (moves && !constantOf(operand)) return {};
     auto tensor = repeatedConstant(operand, 16 * limit);

@@ -7,7 +7,7 @@
 // Splats stay splats: an elementwise op of splats is evaluated on one element, whatever the shape.
 #pragma once
 #include "compiler/elements/element_data.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "runtime/check/reference/evaluator.h"
 
 namespace cleave::normalize {

@@ -1,6 +1,8 @@
 #include "compiler/normalize/core_builder.h"
-#include "compiler/normalize/simplify.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Rewrite/FrozenRewritePatternSet.h"
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -53,6 +55,75 @@ void CoreBuilder::checkSize(ArrayRef<int64_t> shape) {
     fail("makes a tensor of shape " + text(shape) + "; at most " + Twine(mostElements) + " elements are supported");
 }
 
+namespace {
+
+// Brings an op that was just made into its simplest form by the dialect's folders and patterns, and what patterns make
+// for it, operands first: constants fold on the way. (MLIR's greedy driver takes what was made last first, and does not
+// say what the op became.)
+class Simplifier : public RewriterBase::Listener {
+public:
+  explicit Simplifier(CoreBuilder &b)
+      : b(b), rewriter(b.builder.getContext()),
+        patterns(b.builder.getContext()->getLoadedDialect<onnx::OnnxDialect>()->getPatterns()) {
+    rewriter.setListener(this);
+  }
+
+  // What the op's result is then.
+  Value simplify(Operation *op) {
+    if (onnx::isConstant(op)) return op->getResult(0);
+    SmallVector<OpFoldResult> folded;
+    do {
+      replacement = {};
+      while (succeeded(op->fold(folded)))
+        if (!folded.empty()) return replace(op, folded[0]);
+    } while (rewrite(op) && !replacement);
+    if (!replacement) {
+      DenseElementsAttr constant = foldOp(op, b.foldLimit);
+      return constant ? replace(op, constant) : op->getResult(0);
+    }
+    Value result = replacement;
+    for (Operation *part : std::exchange(made, {})) {
+      bool isResult = part->getResult(0) == result;
+      Value simple = simplify(part);
+      if (isResult) result = simple;
+    }
+    return result;
+  }
+
+private:
+  bool rewrite(Operation *op) {
+    auto known = patterns.getOpSpecificNativePatterns().find(op->getName());
+    if (known == patterns.getOpSpecificNativePatterns().end()) return false;
+    rewriter.setInsertionPoint(op);
+    return llvm::any_of(known->second,
+                        [&](const RewritePattern *one) { return succeeded(one->matchAndRewrite(op, rewriter)); });
+  }
+  Value replace(Operation *op, OpFoldResult by) {
+    OpBuilder::InsertionGuard guard(b.builder);
+    b.builder.setInsertionPoint(op);
+    auto value = dyn_cast<Value>(by);
+    if (!value) value = b.compactConstant(cast<DenseElementsAttr>(cast<Attribute>(by)));
+    op->getResult(0).replaceAllUsesWith(value);
+    op->erase();
+    return value;
+  }
+
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint previous) override {
+    made.push_back(op);
+    if (auto *outer = b.builder.getListener()) outer->notifyOperationInserted(op, previous);
+  }
+  using RewriterBase::Listener::notifyOperationReplaced;
+  void notifyOperationReplaced(Operation *, ValueRange by) override { replacement = by.front(); }
+
+  CoreBuilder &b;
+  PatternRewriter rewriter;
+  const FrozenRewritePatternSet &patterns;
+  SmallVector<Operation *> made; // by a pattern
+  Value replacement;             // of its root
+};
+
+} // namespace
+
 Value CoreBuilder::finish(OperationState &state, Infer infer) {
   SmallVector<Type> types;
   MLIRContext *context = builder.getContext();
@@ -61,13 +132,7 @@ Value CoreBuilder::finish(OperationState &state, Infer infer) {
     throw Failure();
   for (Type type : types) checkSize(cast<RankedTensorType>(type).getShape());
   state.types.assign(types.begin(), types.end());
-  Operation *op = builder.create(state);
-  Value replacement = simplify(op, *this);
-  if (!replacement)
-    if (DenseElementsAttr folded = foldOp(op, foldLimit)) replacement = compactConstant(folded);
-  if (!replacement) return op->getResult(0);
-  op->erase();
-  return replacement;
+  return Simplifier(*this).simplify(builder.create(state));
 }
 
 Value CoreBuilder::constant(DenseElementsAttr value) {
@@ -219,28 +284,10 @@ Value CoreBuilder::mean(Value x, ArrayRef<int64_t> axes, bool keep) {
   return div(reduceSum(x, axes, keep), count);
 }
 
-namespace {
-// One operand of a contraction while transposes and broadcasts are peeled off it.
-struct Factor {
-  Value value;
-  Dims indices;
-};
-void absorbTranspose(Factor &factor) {
-  while (auto transpose = factor.value.getDefiningOp<onnx::TransposeOp>()) {
-    Dims inner(factor.indices.size());
-    for (auto [to, from] : llvm::enumerate(transpose.getPerm())) inner[from] = factor.indices[to];
-    factor = {transpose.getX(), inner};
-  }
-}
-} // namespace
-
 Value CoreBuilder::contract(Value lhs, Value rhs, ArrayRef<int64_t> left, ArrayRef<int64_t> right,
                             ArrayRef<int64_t> result) {
-  Factor a{lhs, Dims(left)}, b{rhs, Dims(right)};
-  absorbTranspose(a);
-  absorbTranspose(b);
-  return create<onnx::ContractOp>(a.value, b.value, builder.getDenseI64ArrayAttr(a.indices),
-                                  builder.getDenseI64ArrayAttr(b.indices), builder.getDenseI64ArrayAttr(result));
+  return create<onnx::ContractOp>(lhs, rhs, builder.getDenseI64ArrayAttr(left), builder.getDenseI64ArrayAttr(right),
+                                  builder.getDenseI64ArrayAttr(result));
 }
 
 } // namespace cleave::normalize

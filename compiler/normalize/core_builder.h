@@ -107,7 +107,7 @@ public:
   mlir::Value reduceMin(mlir::Value x, llvm::ArrayRef<int64_t> axes, bool keep);
   mlir::Value mean(mlir::Value x, llvm::ArrayRef<int64_t> axes, bool keep);
 
-  // Sum of products; transposes and broadcasts that feed it are absorbed.
+  // Sum of products.
   mlir::Value contract(mlir::Value lhs, mlir::Value rhs, llvm::ArrayRef<int64_t> left, llvm::ArrayRef<int64_t> right,
                        llvm::ArrayRef<int64_t> result);
 

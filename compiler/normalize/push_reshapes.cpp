@@ -1,5 +1,6 @@
 #include "compiler/normalize/core_builder.h"
 #include "compiler/normalize/normalize.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -78,10 +79,6 @@ public:
   }
 
 private:
-  static bool isElementwise(Operation *op) {
-    return op->hasTrait<onnx::PerElement>() && op->getNumOperands() > 0 && !isa<onnx::RandomUniformOp>(op);
-  }
-
   // Running statistics are written too, so they keep their shape.
   bool isWeight(onnx::ReadOp read) {
     auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
@@ -108,7 +105,7 @@ private:
     if (--budget < 0) return false;
     Operation *op = value.getDefiningOp();
     if (!op) return false;
-    if (isa<onnx::ConstantOp>(op)) return true;
+    if (onnx::isConstant(op)) return true;
     if (auto read = dyn_cast<onnx::ReadOp>(op)) return isWeight(read);
     if (auto reshape = dyn_cast<onnx::ReshapeOp>(op)) {
       if (first) return false; // reshapes of reshapes are composed already
@@ -117,16 +114,14 @@ private:
         if (!absorbable(reshape.getX(), left)) return false;
       return true;
     }
-    if (auto transpose = dyn_cast<onnx::TransposeOp>(op))
-      return absorbable(transpose.getX(), {transpose.getPerm()[split.dim], split.sizes});
-    if (auto broadcast = dyn_cast<onnx::BroadcastOp>(op)) {
-      auto at = llvm::find(broadcast.getDims(), split.dim);
-      if (at == broadcast.getDims().end()) return true;
-      return absorbable(broadcast.getX(), {at - broadcast.getDims().begin(), split.sizes});
-    }
     if (auto slice = dyn_cast<onnx::SliceOp>(op)) {
       Split ofOperand;
       return slices(slice, split, ofOperand) && absorbable(slice.getX(), ofOperand);
+    }
+    if (auto view = dyn_cast<onnx::StridedViewOpInterface>(op)) {
+      Dims dims = view.getStridedMap().dims;
+      auto at = llvm::find(dims, split.dim);
+      return at == dims.end() || absorbable(op->getOperand(0), {at - dims.begin(), split.sizes});
     }
     if (auto gather = dyn_cast<onnx::GatherOp>(op)) {
       if (gather.getBatchDims()) return false;
@@ -142,7 +137,7 @@ private:
       return operandAbsorbs(contract.getLhs(), contract.getLhsIndices()) &&
              operandAbsorbs(contract.getRhs(), contract.getRhsIndices());
     }
-    if (isElementwise(op))
+    if (onnx::isPointwise(op))
       return llvm::all_of(op->getOperands(), [&](Value operand) { return absorbable(operand, split); });
     return false;
   }
@@ -159,7 +154,7 @@ private:
       for (const Split &left : llvm::reverse(splits)) source = splitValue(source, left);
       return b.reshape(source, target);
     }
-    if (isa<onnx::ConstantOp>(op)) { // each user has its own view
+    if (onnx::isConstant(op)) { // each user has its own view
       builder.setInsertionPointAfter(op);
       return b.reshape(value, splitShape(shapeOf(value), split));
     }

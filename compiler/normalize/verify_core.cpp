@@ -5,22 +5,10 @@
 
 using namespace mlir;
 namespace cleave::normalize {
-#define GEN_PASS_DEF_ERASEDEADCODE
 #define GEN_PASS_DEF_VERIFYCORE
 #include "compiler/normalize/Passes.h.inc"
 
 namespace {
-
-struct EraseDeadCode : impl::EraseDeadCodeBase<EraseDeadCode> {
-  void runOnOperation() override {
-    getOperation().walk([](func::FuncOp function) {
-      if (function.isExternal()) return;
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-        if (!op.hasTrait<OpTrait::IsTerminator>() && op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)))
-          op.erase();
-    });
-  }
-};
 
 struct VerifyCore : impl::VerifyCoreBase<VerifyCore> {
   void runOnOperation() override {

@@ -123,7 +123,7 @@ public:
       unused->erase();
       for (Value operand : operands)
         if (Operation *made = operand.getDefiningOp();
-            made && made->use_empty() && (isa<onnx::ReadOp>(made) || isPure(made)) && !llvm::is_contained(open, made))
+            made && isOpTriviallyDead(made) && !llvm::is_contained(open, made))
           open.push_back(made);
     }
   }
@@ -159,7 +159,7 @@ private:
   void assignForward() {
     // Work on parameters and constants alone goes where it is used, wherever the exporter put it.
     auto sinks = [&](Operation *op) {
-      return !FloatingValues::isHeavy(op) && llvm::all_of(op->getOperands(), [&](Value v) {
+      return !FloatingValues::isAnchored(op) && llvm::all_of(op->getOperands(), [&](Value v) {
         Operation *made = v.getDefiningOp();
         return made && (floating.contains(made) || sunk.contains(made));
       });
@@ -297,7 +297,7 @@ private:
     for (auto write : llvm::make_early_inc_range(final.getOps<onnx::WriteOp>()))
       if (phaseOf(write) != Phase::Update) write.erase();
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(final.getBody().front())))
-      if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+      if (isOpTriviallyDead(&op)) op.erase();
     BitVector unused(final.getNumArguments());
     for (BlockArgument argument : final.getArguments())
       if (argument.use_empty()) unused.set(argument.getArgNumber());

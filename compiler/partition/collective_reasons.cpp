@@ -1,5 +1,6 @@
 #include "compiler/partition/collective_reasons.h"
 #include "compiler/partition/layouts.h"
+#include "dialects/onnx/kinds.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -41,7 +42,7 @@ CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &s
       if (param) belongsTo.try_emplace(write.getValue(), param.getOf().value_or(param.getSymName()));
       continue;
     }
-    bool sameForm = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp, dist::ReshardOp>(op);
+    bool sameForm = op.hasTrait<onnx::PerElement>() || onnx::isRearrangement(&op) || isa<dist::ReshardOp>(op);
     if (!sameForm || op.getNumResults() != 1 || phaseOf(&op) != Phase::Update) continue;
     auto known = belongsTo.find(op.getResult(0));
     if (known == belongsTo.end()) continue;

@@ -1,5 +1,6 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 
 using namespace mlir;
@@ -40,7 +41,7 @@ private:
   // of its operands are readers of what stands before.
   static void computeParts(Block &block) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-      if (!op.hasTrait<onnx::PerElement>() || op.getNumOperands() == 0 || isa<onnx::RandomUniformOp>(op)) continue;
+      if (!onnx::isPointwise(&op)) continue;
       SmallVector<dist::OwnPartOp> parts;
       for (Operation *user : op.getUsers()) parts.push_back(dyn_cast<dist::OwnPartOp>(user));
       auto isAsFirst = [&](dist::OwnPartOp part) {

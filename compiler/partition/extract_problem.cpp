@@ -6,6 +6,7 @@
 #include "compiler/partition/update_memory.h"
 #include "compiler/partition/update_work.h"
 #include "compiler/training/node_names.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/onnx/sample_dim.h"
 #include "runtime/plan/master_weights.h"
 #include <llvm/ADT/StringSet.h>
@@ -58,7 +59,7 @@ struct Extraction {
     tensor.name = std::move(unique);
     tensor.kind = kind;
     tensor.dims.assign(ranked.getShape().begin(), ranked.getShape().end());
-    tensor.elementBytes = std::max<int64_t>(1, ranked.getElementType().getIntOrFloatBitWidth() / 8);
+    tensor.elementBytes = onnx::elementBytes(ranked.getElementType());
     problem.tensors.push_back(std::move(tensor));
     return static_cast<int>(problem.tensors.size()) - 1;
   }
@@ -100,12 +101,6 @@ struct Extraction {
 };
 
 int64_t elementsOf(onnx::ParamOp param) { return cast<RankedTensorType>(param.getType()).getNumElements(); }
-
-// A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
-bool isWidening(Operation *op) {
-  auto cast = dyn_cast<onnx::CastOp>(op);
-  return cast && bytesOf(cast.getX().getType()) < bytesOf(cast.getY().getType());
-}
 
 // Import names an operation's location by its node, and within by its module.
 std::string moduleOf(Location location) {
@@ -163,7 +158,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
       state.passAside(&op, needsGradient);
       continue;
     }
-    if (isa<onnx::ConstantOp>(op)) {
+    if (onnx::isConstant(&op)) {
       auto location = op.getLoc()->findInstanceOf<NameLoc>();
       state.tensorOf[op.getResult(0)] = state.addTensor(location ? location.getName().str() : "constant",
                                                         TensorKind::Constant, op.getResult(0).getType());
@@ -197,7 +192,8 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     node.backwardFlops = node.kind.isHeavy() ? gradients * node.flops : (gradients ? node.flops : 0);
     for (Value result : op.getResults()) {
       int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
-      state.keptFor[result] = isWidening(&op) ? node.operands[0] : id;
+      // A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
+      state.keptFor[result] = onnx::isWideningCast(&op) ? node.operands[0] : id;
       state.noteSaved(result);
       state.tensorOf[result] = id;
       node.results.push_back(id);

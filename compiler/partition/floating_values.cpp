@@ -10,7 +10,7 @@ FloatingValues::FloatingValues(func::FuncOp function) {
     if (auto kind = kindOf(&op)) kinds[&op] = *kind;
 }
 
-bool FloatingValues::isHeavy(Operation *op) {
+bool FloatingValues::isAnchored(Operation *op) {
   auto cost = dyn_cast<onnx::CostOpInterface>(op);
   return op->getNumRegions() > 0 || (cost && cost.getKind().form >= dist::Form::Pool);
 }
@@ -20,7 +20,7 @@ std::optional<FloatingValues::Kind> FloatingValues::kindOf(Operation *op) const 
     if (written.contains(read.getParamAttr())) return std::nullopt;
     return Kind::FromParameter;
   }
-  if (!isPure(op) || op->hasTrait<OpTrait::IsTerminator>() || isHeavy(op)) return std::nullopt;
+  if (!isPure(op) || op->hasTrait<OpTrait::IsTerminator>() || isAnchored(op)) return std::nullopt;
   bool parameter = false;
   for (Value operand : op->getOperands()) {
     Operation *producer = operand.getDefiningOp();

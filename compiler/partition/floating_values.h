@@ -21,7 +21,7 @@ public:
   bool contains(mlir::Value value) const { return !value.getDefiningOp() || kinds.contains(value.getDefiningOp()); }
   // Heavy operations are a library's by their kind (products, convolutions, pooling) or have a body (attention): never
   // repeated.
-  static bool isHeavy(mlir::Operation *op);
+  static bool isAnchored(mlir::Operation *op);
 
 private:
   enum class Kind { FromInputs, FromParameter };

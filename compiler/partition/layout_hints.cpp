@@ -1,4 +1,5 @@
 #include "compiler/partition/layout_hints.h"
+#include "dialects/onnx/kinds.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -37,7 +38,7 @@ DenseMap<Value, Sharding> layoutHints(func::FuncOp function, const Mesh &mesh, S
         offer(write.getValue(), updateLayout(mesh, param, symbols));
       continue;
     }
-    bool transparent = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp>(op);
+    bool transparent = op.hasTrait<onnx::PerElement>() || onnx::isRearrangement(&op);
     if (!transparent || op.getNumResults() != 1) continue;
     auto known = hints.find(op.getResult(0));
     if (known == hints.end()) continue;

@@ -1,5 +1,6 @@
 #include "compiler/partition/layout_versions.h"
 #include "dialects/onnx/facets/rule_building.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include <algorithm>
 
@@ -59,11 +60,11 @@ bool LayoutVersions::isGenerated(Value value) {
   bool result = false;
   if (!op || op->getNumResults() != 1 || !versions.contains(value) || !layout(value).partial.empty()) {
     result = false;
-  } else if (isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(op)) {
+  } else if (onnx::isGenerator(op)) {
     result = true;
   } else if (auto broadcast = dyn_cast<onnx::BroadcastOp>(op)) {
     result = layout(broadcast.getX()).partial.empty();
-  } else if (op->hasTrait<onnx::PerElement>() || isa<onnx::ReshapeOp, onnx::TransposeOp>(op)) {
+  } else if (op->hasTrait<onnx::PerElement>() || onnx::isRearrangement(op)) {
     result = llvm::all_of(op->getOperands(), [&](Value operand) { return isGenerated(operand); });
   }
   return generated[value] = result;

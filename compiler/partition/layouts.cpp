@@ -34,12 +34,6 @@ SmallVector<int64_t> shapeOf(Value value) {
   return SmallVector<int64_t>(cast<RankedTensorType>(value.getType()).getShape());
 }
 
-double bytesOf(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  double bits = std::max(8u, tensor.getElementType().getIntOrFloatBitWidth());
-  return static_cast<double>(tensor.getNumElements()) * bits / 8;
-}
-
 bool contains(const Axes &axes, const std::string &axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }

@@ -9,7 +9,7 @@
 // MaterializeCollectives removes both.
 #pragma once
 #include "dialects/dist/Dist.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -28,7 +28,7 @@ std::optional<dist::FactorSharding> factorsOf(mlir::Operation *op);
 llvm::FailureOr<dist::Mesh> meshOf(mlir::ModuleOp module);
 
 llvm::SmallVector<int64_t> shapeOf(mlir::Value value);
-double bytesOf(mlir::Type type);
+inline double bytesOf(mlir::Type type) { return static_cast<double>(onnx::bytesOf(type)); }
 
 // `layout` without the axes that do not divide their dimension evenly or that stand in it twice.
 dist::Sharding fitted(const dist::Mesh &mesh, dist::Sharding layout, llvm::ArrayRef<int64_t> shape);

@@ -3,6 +3,7 @@
 #include "compiler/partition/layout_versions.h"
 #include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/onnx/sample_dim.h"
 
 using namespace mlir;
@@ -81,7 +82,7 @@ private:
   Sharding accumulatorLayout(onnx::ReadOp read, onnx::ParamOp param) {
     Sharding home = Sharding::replicated(shapeOf(read.getValue()).size());
     for (Operation *user : read.getValue().getUsers()) {
-      if (!isa<onnx::AddOp, onnx::SumOp>(user)) continue;
+      if (!onnx::isSum(user)) continue;
       for (Value addend : user->getOperands())
         if (addend != read.getValue() && versions.known(addend)) {
           home = versions.layout(addend);
@@ -262,7 +263,7 @@ private:
   void eraseDead() {
     for (auto &[op, operands] : pendingOperands) op->setOperands(operands);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-      if (isOpTriviallyDead(&op) || (isa<onnx::ReadOp>(op) && op.use_empty())) op.erase();
+      if (isOpTriviallyDead(&op)) op.erase();
   }
 
   func::FuncOp function;

@@ -1,6 +1,7 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
@@ -14,7 +15,7 @@ namespace cleave::partition {
 namespace {
 
 // Costs nothing to make again and holds nothing.
-bool isFree(Operation *op) { return !op || isa<onnx::ReadOp, onnx::ConstantOp, onnx::IotaOp>(op); }
+bool isAlwaysThere(Operation *op) { return !op || onnx::isResident(op) || isa<onnx::IotaOp>(op); }
 
 class Recomputation {
 public:
@@ -33,7 +34,7 @@ private:
 
   void findSegments() {
     for (Operation &op : block) {
-      if (phaseOf(&op) != Phase::Forward || isFree(&op) || !isPure(&op) || op.hasTrait<OpTrait::IsTerminator>())
+      if (phaseOf(&op) != Phase::Forward || isAlwaysThere(&op) || !isPure(&op) || op.hasTrait<OpTrait::IsTerminator>())
         continue;
       const place::Place place = place::of(&op);
       std::optional<int64_t> number = place.segment;
@@ -65,7 +66,7 @@ private:
     std::optional<int64_t> one;
     bool all = true;
     for (Value operand : op->getOperands()) {
-      if (isFree(operand.getDefiningOp())) continue;
+      if (isAlwaysThere(operand.getDefiningOp())) continue;
       auto found = segmentOf.find(operand.getDefiningOp());
       if (found == segmentOf.end() && onnx::fp8ScalingAttr.isOn(operand.getDefiningOp())) continue; // a scale
       if (found == segmentOf.end() || (one && *one != found->second.first)) return {std::nullopt, false};
@@ -127,7 +128,7 @@ private:
     for (Operation *op : ops) {
       // A parameter is read again, so that it may be gathered again; a constant is no load on memory.
       for (Value operand : op->getOperands())
-        if (Operation *made = operand.getDefiningOp(); made && isFree(made) && !mapping.contains(operand)) {
+        if (Operation *made = operand.getDefiningOp(); made && isAlwaysThere(made) && !mapping.contains(operand)) {
           Operation *again = builder.clone(*made, mapping);
           place::setPhase(again, Phase::Backward);
           if (isa<onnx::ReadOp>(made)) rereads.emplace_back(made, again);
@@ -164,7 +165,7 @@ private:
       if (!reader || phaseOf(reader) != Phase::Backward || !last->isBeforeInBlock(reader)) continue;
       if (place::stageOf(op) != place::stageOf(reader)) continue; // it is sent as soon as it is made
       const bool stays = llvm::all_of(op->getOperands(), [&](Value operand) {
-        return isFree(operand.getDefiningOp()) ||
+        return isAlwaysThere(operand.getDefiningOp()) ||
                llvm::any_of(operand.getUsers(), [&](Operation *user) { return !user->isBeforeInBlock(reader); });
       });
       if (stays) moves.emplace_back(op, reader);

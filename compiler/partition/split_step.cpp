@@ -141,7 +141,7 @@ void StepSplit::makeHeldValues() {
   for (Operation &op : function.getBody().front().without_terminator()) {
     auto home = homes.find(&op);
     if (home == homes.end() || home->second.part != Part::BackwardWeight || !place::isRecomputed(&op) ||
-        FloatingValues::isHeavy(&op))
+        FloatingValues::isAnchored(&op))
       continue;
     int64_t freed = 0, made = 0;
     bool isAtHand = true;

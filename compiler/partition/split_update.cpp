@@ -1,6 +1,7 @@
 #include "compiler/partition/split_update.h"
 #include "compiler/partition/layouts.h"
 #include "dialects/onnx/formula.h"
+#include "dialects/onnx/kinds.h"
 
 using namespace mlir;
 
@@ -52,7 +53,7 @@ LogicalResult UpdateSplit::analyze() {
     bool toScalar = op.getNumResults() == 1 && isScalar(op.getResult(0));
     if (all.any() && (toScalar || all == asked)) {
       can[&op] = all;
-    } else if (isa<onnx::SumOp, onnx::AddOp>(op) && toScalar) {
+    } else if (onnx::isSum(&op) && toScalar) {
       reduced.insert(&op);
       can[&op] = Ranks(ranks, true);
     } else {
@@ -234,7 +235,7 @@ void UpdateSplit::giveTensorsChannels(func::FuncOp made) {
     auto sent = dyn_cast<dist::SendOp>(op);
     auto type = cast<RankedTensorType>(sent ? sent.getX().getType() : op.getResult(0).getType());
     if (type.getNumElements() == 1) continue;
-    int64_t bytes = type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+    int64_t bytes = onnx::bytesOf(type);
     auto [own, fresh] = channelOfBytes.try_emplace(bytes, channel + 1 + static_cast<int64_t>(channelOfBytes.size()));
     dist::channelAttr.set(&op, own->second);
     Attribute peer =

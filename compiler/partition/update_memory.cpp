@@ -2,6 +2,7 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/step_function.h"
+#include "dialects/onnx/kinds.h"
 #include <map>
 
 using namespace mlir;
@@ -9,13 +10,7 @@ using namespace mlir;
 namespace cleave::partition {
 namespace {
 
-bool is(Operation *op, onnx::LoweringKind kind) {
-  auto lowering = dyn_cast<onnx::LoweringOpInterface>(op);
-  return lowering && lowering.getLoweringKind() == kind;
-}
-bool isFused(Operation *op) { return is(op, onnx::LoweringKind::Fused); }
-bool isView(Operation *op) { return is(op, onnx::LoweringKind::View); }
-bool isReduction(Operation *op) { return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op); }
+bool isFused(Operation *op) { return onnx::is(op, onnx::LoweringKind::Fused); }
 
 // The sign of an overflow for all elements, which a kernel has at hand.
 bool isSign(Operation *op) {
@@ -41,7 +36,7 @@ public:
       const StringRef owner = owners.lookup(&op);
       for (Value result : op.getResults()) {
         const int last = lastReader(result);
-        if (last < 0 || isView(&op) || isSign(&op) || (isFused(&op) && last == kernels[&op])) continue;
+        if (last < 0 || onnx::isAlias(&op) || isSign(&op) || (isFused(&op) && last == kernels[&op])) continue;
         changes[owner][kernels[&op]] += bytesOf(result.getType());
         changes[owner][last + 1] -= bytesOf(result.getType());
         if (llvm::any_of(result.getUsers(), [&](Operation *user) { return keepsOld(user, &op); }))
@@ -76,13 +71,12 @@ private:
   // Kernels of one update, one after the other: what is read through a reduction or a product is another one's. What
   // all updates wait for comes before them.
   void number(Operation *op) {
-    if (owners.lookup(op).empty() || !isa<onnx::LoweringOpInterface>(op) || is(op, onnx::LoweringKind::Constant))
-      return;
+    if (owners.lookup(op).empty() || !isa<onnx::LoweringOpInterface>(op) || onnx::isConstant(op)) return;
     int kernel = 0;
     for (Value operand : op->getOperands())
       if (Operation *made = operand.getDefiningOp(); made && kernels.contains(made)) {
-        const bool isOther = !isFused(op) || !isFused(made) || isReduction(made) || keepsOld(op, made);
-        kernel = std::max(kernel, kernels[made] + (isOther && !isView(op) && !isView(made) ? 1 : 0));
+        const bool isOther = !isFused(op) || !isFused(made) || onnx::isReduction(made) || keepsOld(op, made);
+        kernel = std::max(kernel, kernels[made] + (isOther && !onnx::isAlias(op) && !onnx::isAlias(made) ? 1 : 0));
       }
     kernels[op] = kernel;
   }
@@ -98,7 +92,7 @@ private:
   int lastReader(Value value) {
     int last = -1;
     for (Operation *user : value.getUsers()) {
-      if (isView(user))
+      if (onnx::isAlias(user))
         last = std::max(last, lastReader(user->getResult(0)));
       else if (kernels.contains(user))
         last = std::max(last, kernels[user]);

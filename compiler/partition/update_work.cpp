@@ -1,6 +1,7 @@
 #include "compiler/partition/update_work.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/training/step_function.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -24,12 +25,12 @@ private:
   static bool isGiven(Value value, Operation *reader) {
     Operation *made = value.getDefiningOp();
     if (!made || isa<onnx::ReadOp>(made)) return true;
-    return !isa<onnx::ConstantOp>(made) && place::ruleAttr.of(made) != place::ruleAttr.of(reader);
+    return !onnx::isConstant(made) && place::ruleAttr.of(made) != place::ruleAttr.of(reader);
   }
 
   void add(Operation *op) {
     auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
-    if (!rules || isa<onnx::ReadOp, onnx::ConstantOp>(op)) return;
+    if (!rules || onnx::isResident(op)) return;
     const dist::FactorRule rule = rules.getFactorRule();
     int64_t factor = -1; // that the devices divide among them
     for (auto [index, operand] : llvm::enumerate(op->getOperands())) {

@@ -1,6 +1,5 @@
 #include "compiler/specialize/input_bounds.h"
-#include "compiler/normalize/constants.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 
 using namespace mlir;
 namespace cleave {
@@ -15,15 +14,6 @@ int64_t iotaSize(Value value) {
     value = op->getOperand(0);
   }
   return 0;
-}
-
-// The one number that a value has everywhere.
-std::optional<double> repeatedNumber(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isa<onnx::BroadcastOp, onnx::ReshapeOp, onnx::CastOp>(op)) break;
-    value = op->getOperand(0);
-  }
-  return normalize::splatOf(value);
 }
 
 // A value on the way from an argument to what uses it as an index.
@@ -61,14 +51,14 @@ struct Uses {
       if (int64_t size = iotaSize(other)) {
         tighten(size, isPart);
         hasClasses |= isWhole;
-      } else if (std::optional<double> value = repeatedNumber(other)) {
+      } else if (std::optional<double> value = onnx::repeatedNumber(other, true)) {
         range.ignored.push_back(static_cast<int64_t>(*value));
       }
     } else if (isa<onnx::LessOp, onnx::LessOrEqualOp, onnx::GreaterOp, onnx::GreaterOrEqualOp>(op)) {
       isOrdered = true;
     } else if (isa<onnx::WhereOp>(op)) {
       pass(false);
-    } else if (isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op)) {
+    } else if (onnx::isView(op)) {
       pass(isWhole);
     } else if (isa<onnx::CastOp>(op) &&
                !cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isInteger(1)) {

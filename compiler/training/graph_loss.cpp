@@ -2,6 +2,7 @@
 #include "compiler/training/node_names.h"
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 
@@ -10,15 +11,6 @@ using cleave::onnx::Formula;
 
 namespace cleave::training {
 namespace {
-
-std::optional<double> splatOf(Value value) {
-  if (auto broadcast = value.getDefiningOp<onnx::BroadcastOp>()) return splatOf(broadcast.getX());
-  if (auto reshape = value.getDefiningOp<onnx::ReshapeOp>()) return splatOf(reshape.getX());
-  auto constant = value.getDefiningOp<onnx::ConstantOp>();
-  auto data = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-  if (!data || !data.isSplat() || !isa<FloatType>(data.getElementType())) return std::nullopt;
-  return data.getSplatValue<APFloat>().convertToDouble();
-}
 
 std::string nameOf(Operation *op) {
   auto name = dyn_cast<NameLoc>(op->getLoc());
@@ -116,7 +108,7 @@ private:
         Value factor = factorOf(operands[1 - i]);
         if (!factor) continue;
         operands[1 - i] = factor;
-        const double known = isa<onnx::ContractOp>(op) ? 1 : splatOf(factor).value_or(1);
+        const double known = isa<onnx::ContractOp>(op) ? 1 : onnx::repeatedNumber(factor).value_or(1);
         return take(i, divides ? 1 / known : known) ? made(value, operands) : Value();
       }
       return {};

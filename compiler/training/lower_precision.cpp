@@ -1,5 +1,6 @@
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/IR/IRMapping.h"
 #include "runtime/plan/master_weights.h"
 #include "llvm/ADT/MapVector.h"
@@ -16,12 +17,6 @@ Type elementOf(Value value) {
   return type ? type.getElementType() : Type();
 }
 Type withElement(Value value, Type element) { return cast<RankedTensorType>(value.getType()).clone(element); }
-
-// Gives elements of its operands, and zeros: rounding before it is rounding after it.
-bool isMovement(Operation *op) {
-  if (auto pad = dyn_cast<onnx::PadOp>(op)) return pad.getValue().isZero();
-  return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp, onnx::RollOp>(op);
-}
 
 // One function: products become low, casts are put in place.
 class FunctionLowering {
@@ -70,7 +65,7 @@ private:
   static bool isParameterGradient(Value value) {
     return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
       if (place::hasPhase(user, Phase::Update) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
-      return (isMovement(user) || isa<onnx::SumOp, onnx::AddOp>(user)) && isParameterGradient(user->getResult(0));
+      return (onnx::isMovement(user) || onnx::isSum(user)) && isParameterGradient(user->getResult(0));
     });
   }
 
@@ -138,7 +133,7 @@ private:
 
   // Move(Cast_f32(x)) -> Cast_f32(Move(x)). A Broadcast stays: the fewer elements are cast.
   void sinkWidening(Operation *op) {
-    if (!isMovement(op) || isa<onnx::BroadcastOp>(op) || op->getNumOperands() == 0) return;
+    if (!onnx::isMovement(op) || isa<onnx::BroadcastOp>(op) || op->getNumOperands() == 0) return;
     SmallVector<Value> sources;
     for (Value operand : op->getOperands()) {
       if (!isWidening(operand.getDefiningOp())) return;
@@ -161,7 +156,7 @@ private:
       replace(op, made->getOperand(0));
       return true;
     }
-    if (!made || !isMovement(made) || !made->hasOneUse() || made->getNumOperands() == 0) return false;
+    if (!made || !onnx::isMovement(made) || !made->hasOneUse() || made->getNumOperands() == 0) return false;
     SmallVector<Value> sources;
     for (Value operand : made->getOperands()) sources.push_back(lowered(operand, op));
     Operation *narrow = moved(made, sources, low, op);

@@ -1,7 +1,7 @@
 #include "compiler/training/node_names.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 
 using namespace mlir;
@@ -28,7 +28,7 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
   const bool areNamed = module && place::nodesAttr.isOn(module);
   for (Operation &op : function.getBody().front()) {
     if (place::phaseOf(&op) != place::Phase::Forward || !isa<onnx::FactorRuleOpInterface>(op)) continue;
-    if (isa<onnx::ConstantOp>(op) || onnx::fp8ScalingAttr.isOn(&op)) continue;
+    if (onnx::isConstant(&op) || onnx::fp8ScalingAttr.isOn(&op)) continue;
     auto location = op.getLoc()->findInstanceOf<NameLoc>();
     const StringRef name = location ? location.getName().getValue() : StringRef("?");
     auto &[key, node] = *nodes.try_emplace(name).first;

@@ -159,7 +159,7 @@ onnx::ParamOp addCopy(onnx::ParamOp param, SymbolTable &symbols, const std::stri
 
 void eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
-    if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+    if (isOpTriviallyDead(&op)) op.erase();
 }
 
 } // namespace cleave::training

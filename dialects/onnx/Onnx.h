@@ -14,6 +14,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "runtime/base/sharding/factor_rule.h"
 #include "runtime/base/sharding/operation_kind.h"
+#include <memory>
+#include <mutex>
 
 namespace cleave::onnx {
 enum class LoweringKind : uint8_t {
@@ -23,8 +25,21 @@ enum class LoweringKind : uint8_t {
   Library,  // a command of its own (Contract, Conv, pools, Gather, ScatterAdd, CumSum)
   Constant
 };
+// Dimension d of a view's operand is read at starts[d] + steps[d] * i, i being the result's index along dims[d].
+//
+//   Transpose {perm = [1, 0]}       dims [1, 0]  starts [0, 0]  steps [1, 1]
+//   Broadcast {dims = [2]}          dims [2]     starts [0]     steps [1]
+//   Slice {starts [4], steps [2]}   dims [0]     starts [4]     steps [2]
+struct StridedMap {
+  llvm::SmallVector<int64_t> dims, starts, steps;
+};
 template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBase<ConcreteOp, PerElement> {};
 } // namespace cleave::onnx
+
+namespace mlir {
+class FrozenRewritePatternSet;
+class PatternRewriter;
+} // namespace mlir
 
 #include "dialects/onnx/OnnxDialect.h.inc"
 #include "dialects/onnx/OnnxInterfaces.h.inc"
@@ -34,6 +49,6 @@ template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBas
 namespace cleave::onnx {
 // The attribute of an onnx.node Gather that becomes onnx.Gather's padding_row.
 inline constexpr llvm::StringLiteral paddingRowName = "padding_row";
-// Is it bound by arithmetic: a product, a convolution, an attention in one?
-bool isHeavy(mlir::Operation *op);
+// The one value of a splat of floats or integers; none for other attributes, and null.
+std::optional<double> splatNumber(mlir::Attribute attribute);
 } // namespace cleave::onnx

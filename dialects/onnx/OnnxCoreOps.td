@@ -24,6 +24,8 @@ class Core_Op<string mnemonic, list<Trait> traits = []> : Core_Typed<mnemonic, I
 class Core_Differentiable<string mnemonic, list<Trait> traits = []>
     : Core_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<GradientOpInterface>], traits)>;
 
+// Folders and canonicalization patterns are in dialects/onnx/canonicalize.cpp.
+
 // Marks ops that compute each result element from the same element of every operand.
 def PerElement : NativeOpTrait<"PerElement"> { let cppNamespace = "::cleave::onnx"; }
 defvar ElementwiseFacets = [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>];
@@ -60,11 +62,12 @@ class Core_Predicate<string mnemonic, string meaning> : Core_Op<mnemonic, Elemen
   let arguments = (ins Tensor:$x);
   let results = (outs Tensor:$y);
 }
-def NotOp : Core_Predicate<"Not", "logical not of i1, bitwise not of integers">;
+def NotOp : Core_Predicate<"Not", "logical not of i1, bitwise not of integers"> { let hasFolder = 1; }
 def IsNaNOp : Core_Predicate<"IsNaN", "i1: x is not a number">;
 def IsInfOp : Core_Predicate<"IsInf", "i1: x is +-infinity">;
 
 def CastOp : Core_Differentiable<"Cast", ElementwiseFacets> {
+  let hasFolder = 1;
   let summary = "element type conversion (float to integer truncates, to i1 is x != 0)";
   let arguments = (ins Tensor:$x, TypeAttr:$to);
   let results = (outs Tensor:$y);
@@ -77,11 +80,11 @@ class Core_Binary<string mnemonic, string meaning> : Core_Differentiable<mnemoni
   let arguments = (ins Tensor:$a, Tensor:$b);
   let results = (outs Tensor:$y);
 }
-def AddOp : Core_Binary<"Add", "a + b">;
-def SubOp : Core_Binary<"Sub", "a - b">;
-def MulOp : Core_Binary<"Mul", "a * b">;
-def DivOp : Core_Binary<"Div", "a / b; integers truncate">;
-def PowOp : Core_Binary<"Pow", "a ^ b">;
+def AddOp : Core_Binary<"Add", "a + b"> { let hasFolder = 1; }
+def SubOp : Core_Binary<"Sub", "a - b"> { let hasFolder = 1; }
+def MulOp : Core_Binary<"Mul", "a * b"> { let hasFolder = 1; }
+def DivOp : Core_Binary<"Div", "a / b; integers truncate"> { let hasFolder = 1; }
+def PowOp : Core_Binary<"Pow", "a ^ b"> { let hasFolder = 1; let hasCanonicalizeMethod = 1; }
 def MaxOp : Core_Binary<"Max", "larger of both; on a tie the gradient is halved">;
 def MinOp : Core_Binary<"Min", "smaller of both; on a tie the gradient is halved">;
 class Core_BinaryNoGradient<string mnemonic, string meaning> : Core_Op<mnemonic, ElementwiseFacets> {
@@ -90,8 +93,8 @@ class Core_BinaryNoGradient<string mnemonic, string meaning> : Core_Op<mnemonic,
   let results = (outs Tensor:$y);
 }
 def ModOp : Core_BinaryNoGradient<"Mod", "remainder with the sign of b (Python); floats: fmod with the sign of a">;
-def AndOp : Core_BinaryNoGradient<"And", "and (i1 or bitwise)">;
-def OrOp : Core_BinaryNoGradient<"Or", "or (i1 or bitwise)">;
+def AndOp : Core_BinaryNoGradient<"And", "and (i1 or bitwise)"> { let hasFolder = 1; }
+def OrOp : Core_BinaryNoGradient<"Or", "or (i1 or bitwise)"> { let hasFolder = 1; }
 def XorOp : Core_BinaryNoGradient<"Xor", "exclusive or (i1 or bitwise)">;
 def EqualOp : Core_BinaryNoGradient<"Equal", "i1: a == b">;
 def LessOp : Core_BinaryNoGradient<"Less", "i1: a < b">;
@@ -100,6 +103,7 @@ def GreaterOp : Core_BinaryNoGradient<"Greater", "i1: a > b">;
 def GreaterOrEqualOp : Core_BinaryNoGradient<"GreaterOrEqual", "i1: a >= b">;
 
 def WhereOp : Core_Differentiable<"Where", ElementwiseFacets> {
+  let hasFolder = 1;
   let summary = "condition ? a : b";
   let arguments = (ins Tensor:$condition, Tensor:$a, Tensor:$b);
   let results = (outs Tensor:$y);
@@ -140,32 +144,38 @@ def RandomUniformOp : Core_Op<"RandomUniform", [PerElement]> {
 //===--- movement ---------------------------------------------------------------------------------------------------===//
 
 def ReshapeOp : Core_Differentiable<"Reshape"> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "same elements in row-major order under another shape";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape);
   let results = (outs Tensor:$y);
 }
-def TransposeOp : Core_Differentiable<"Transpose"> {
+def TransposeOp : Core_Differentiable<"Transpose", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "y's dimension i is x's dimension perm[i]";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$perm);
   let results = (outs Tensor:$y);
 }
-def BroadcastOp : Core_Differentiable<"Broadcast"> {
+def BroadcastOp : Core_Differentiable<"Broadcast", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "x's dimension i becomes y's dimension dims[i] (same size, increasing); y repeats along the others";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$dims);
   let results = (outs Tensor:$y);
 }
-def SliceOp : Core_Differentiable<"Slice"> {
+def SliceOp : Core_Differentiable<"Slice", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "y[i] = x[starts + i * steps], i < sizes; steps are positive";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$steps);
   let results = (outs Tensor:$y);
 }
 def PadOp : Core_Differentiable<"Pad"> {
+  let hasFolder = 1;
   let summary = "x with `low`/`high` copies of `value` before/after and `interior` between neighbours (low, high >= 0)";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$interior,
                    F64Attr:$value);
   let results = (outs Tensor:$y);
 }
 def ConcatOp : Core_Differentiable<"Concat"> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "operands side by side along `axis`";
   let arguments = (ins Variadic<Tensor>:$xs, I64Attr:$axis);
   let results = (outs Tensor:$y);
@@ -188,6 +198,7 @@ def GatherOp : Core_Differentiable<"Gather"> {
   let results = (outs Tensor:$y);
 }
 def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
+  let hasFolder = 1;
   let summary = "zeros, plus every update at its index along `axis`: the gradient of Gather with respect to its table";
   let description = [{
     updates has the shape of Gather's result; the result has `rows` entries along `axis`. `batch_dims` and
@@ -219,8 +230,9 @@ class Core_Reduce<string mnemonic, string meaning> : Core_Differentiable<mnemoni
   let summary = meaning;
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs Tensor:$y);
+  let hasCanonicalizeMethod = 1;
 }
-def ReduceSumOp : Core_Reduce<"ReduceSum", "sum over `axes` (sorted), which disappear">;
+def ReduceSumOp : Core_Reduce<"ReduceSum", "sum over `axes` (sorted), which disappear"> { let hasFolder = 1; }
 def ReduceMaxOp : Core_Reduce<"ReduceMax", "maximum over `axes`; the gradient is shared by tied elements">;
 def ReduceMinOp : Core_Reduce<"ReduceMin", "minimum over `axes`; the gradient is shared by tied elements">;
 
@@ -229,12 +241,14 @@ class Core_Product<string mnemonic, list<Trait> traits = [DeclareOpInterfaceMeth
     : Core_Typed<mnemonic, InferTypeOpAdaptorWithIsCompatible, traits>;
 
 def SumOp : Core_Differentiable<"Sum", [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>]> {
+  let hasFolder = 1;
   let summary = "sum of one or more operands of the same shape, in operand order";
   let arguments = (ins Variadic<Tensor>:$xs);
   let results = (outs Tensor:$y);
 }
 
 def ContractOp : Core_Product<"Contract"> {
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "sum of products over index letters, as einsum with two operands";
   let description = [{
     Each array gives the index (0, 1, 2 ...) of every dimension. An index in both operands and the result is a batch

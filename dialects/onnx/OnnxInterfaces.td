@@ -34,6 +34,12 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   ];
 }
 
+def StridedViewOpInterface : OpInterface<"StridedViewOpInterface"> {
+  let cppNamespace = "::cleave::onnx";
+  let description = "Each element of the result is one of the operand, at a stride along each dimension.";
+  let methods = [InterfaceMethod<"Where the operand is read.", "::cleave::onnx::StridedMap", "getStridedMap", (ins)>];
+}
+
 def LoweringOpInterface : OpInterface<"LoweringOpInterface"> {
   let cppNamespace = "::cleave::onnx";
   let description = "How code generation treats the op.";

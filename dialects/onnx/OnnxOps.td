@@ -45,7 +45,7 @@ def ParamOp : Onnx_Op<"param", [Symbol]> {
                    OptionalAttr<AnyAttr>:$sharding);
   let assemblyFormat = "$sym_name `:` $type $role attr-dict";
 }
-def ReadOp : Onnx_Op<"read", []> {
+def ReadOp : Onnx_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "the value of a persistent tensor at the start of the function";
   let arguments = (ins FlatSymbolRefAttr:$param);
   let results = (outs AnyRankedTensor:$value);

@@ -66,6 +66,20 @@ private:
   Onto onto;
 };
 
+// Gives what a builder inserts the place of an operation that it is made from, and lists it.
+class PlaceLike : public mlir::OpBuilder::Listener {
+public:
+  explicit PlaceLike(mlir::Operation *from) : from(from) {}
+  llvm::SmallVector<mlir::Operation *> inserted;
+  void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint) override {
+    copy(from, op);
+    inserted.push_back(op);
+  }
+
+private:
+  mlir::Operation *from;
+};
+
 // Discardable attributes of the dialect, by what they stand on.
 // --- operations
 inline constexpr OwnedAttribute<AtAttr> atAttr{"place.at"};

@@ -3,7 +3,7 @@
 #include "compiler/training/step_function.h"
 #include "compiler/tuning.h"
 #include "dialects/dist/Dist.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
@@ -17,17 +17,11 @@ namespace {
 // Kept beside any result: no more than a page.
 constexpr int64_t fewBytes = 4096;
 
-int64_t bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
 // Alive for the whole function, or so small, by itself and beside the result that waits for it, that keeping it costs
 // nothing: reading it late is free.
 bool isAlwaysThere(Value value, int64_t resultBytes) {
   Operation *op = value.getDefiningOp();
-  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) ||
-         bytesOf(value) <= std::min(tuning::smallBytes, std::max(resultBytes, fewBytes));
+  return !op || onnx::isResident(op) || bytesOf(value) <= std::min(tuning::smallBytes, std::max(resultBytes, fewBytes));
 }
 
 // The value that must be kept so that this one can be had later for nothing: the source of a view, nothing for an Iota.
@@ -75,7 +69,7 @@ bool isOnlyViews(ArrayRef<Operation *> ops) {
 // The parameter whose rule (training/step_function.h) the op belongs to, "" for other ops. Ops that each user has for
 // itself belong anywhere: none.
 std::optional<StringRef> ruleOf(Operation *op) {
-  if (isa<onnx::ConstantOp>(op) || isView(op)) return std::nullopt;
+  if (onnx::isConstant(op) || isView(op)) return std::nullopt;
   return place::ruleAttr.of(op).value_or("");
 }
 

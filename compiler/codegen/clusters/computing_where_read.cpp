@@ -18,11 +18,6 @@ namespace {
 constexpr int64_t smallTensor = 1 << 16; // bytes; a launch costs more than to move them
 constexpr size_t mostOps = 32;           // that are computed again
 
-int64_t bytesInMemory(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
 // Read from memory by the ops, each once.
 llvm::SmallSetVector<Value, 8> readsOf(ArrayRef<Operation *> ops) {
   llvm::SmallPtrSet<Operation *, 32> inside(ops.begin(), ops.end());
@@ -107,7 +102,7 @@ void ClusterGraph::eraseUnread(int cluster, ArrayRef<Operation *> ops) {
 void ClusterGraph::computeWhereRead() {
   SmallVector<Value> values;
   for (Operation &op : block)
-    if (clusterOf(&op) >= 0 && op.getNumResults() == 1 && !isView(&op) && bytesInMemory(op.getResult(0)) >= smallTensor)
+    if (clusterOf(&op) >= 0 && op.getNumResults() == 1 && !isView(&op) && bytesOf(op.getResult(0)) >= smallTensor)
       values.push_back(op.getResult(0));
   for (Value value : values) {
     Operation *op = value.getDefiningOp();
@@ -129,12 +124,12 @@ void ClusterGraph::computeWhereRead() {
     if (!cone) continue;
     // Readers may read as much for it, but less if it is stored in any case. Where it waits for a product or an
     // exchange, they read half: what it is made from is kept so long.
-    const int64_t bytes = bytesInMemory(value), most = isReadLate ? bytes / 2 : isReadByOthers ? bytes - 1 : bytes;
+    const int64_t bytes = bytesOf(value), most = isReadLate ? bytes / 2 : isReadByOthers ? bytes - 1 : bytes;
     auto readsNoMore = [&](int reader) {
       const auto known = readsOf(clusters[reader].ops);
       int64_t more = 0;
       for (Value read : readsOf(*cone))
-        if (!known.contains(read) && bytesInMemory(read) >= smallTensor) more += bytesInMemory(read);
+        if (!known.contains(read) && bytesOf(read) >= smallTensor) more += bytesOf(read);
       return more <= most;
     };
     if (!llvm::all_of(readers, readsNoMore)) continue;

@@ -3,7 +3,7 @@
 #include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/passes.h"
 #include "compiler/training/step_function.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
@@ -40,10 +40,8 @@ Operation *cloneWithoutPlace(OpBuilder &builder, Operation *op, IRMapping &mappi
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-// Ops that every user should have for itself: they cost nothing inside a kernel.
-bool isFree(Operation *op) {
-  return isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(op) || (isView(op) && isClusterOp(op));
-}
+// Each user has it for itself: it costs nothing inside a kernel.
+bool isOwnOfUser(Operation *op) { return onnx::isGenerator(op) || (isView(op) && isClusterOp(op)); }
 
 // Work that would compute a tensor without elements becomes an empty constant.
 void eraseEmptyWork(Block &block) {
@@ -58,14 +56,6 @@ void eraseEmptyWork(Block &block) {
   }
 }
 
-// Leaves the order of elements as it is: only dimensions of one element change places.
-bool keepsOrder(onnx::TransposeOp op) {
-  SmallVector<int64_t> moved;
-  for (int64_t dim : op.getPerm())
-    if (typeOf(op.getX()).getDimSize(static_cast<unsigned>(dim)) != 1) moved.push_back(dim);
-  return llvm::is_sorted(moved);
-}
-
 // StopGradient has done its work; a Broadcast, reduction or Transpose of dimensions of one element is a Reshape.
 void simplifyViews(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -75,7 +65,9 @@ void simplifyViews(Block &block) {
     } else if (isa<onnx::BroadcastOp, onnx::TransposeOp>(op) || isReduction(&op)) {
       Value x = op.getOperand(0), y = op.getResult(0);
       if (typeOf(x).getNumElements() != typeOf(y).getNumElements()) continue;
-      if (auto transpose = dyn_cast<onnx::TransposeOp>(op); transpose && !keepsOrder(transpose)) continue;
+      if (auto transpose = dyn_cast<onnx::TransposeOp>(op);
+          transpose && !onnx::keepsOrder(typeOf(x).getShape(), transpose.getPerm()))
+        continue;
       OpBuilder builder(&op);
       auto reshape = onnx::ReshapeOp::create(builder, op.getLoc(), y.getType(), x, typeOf(y).getShape());
       place::copy(&op, reshape);
@@ -88,7 +80,7 @@ void simplifyViews(Block &block) {
 // Gives each user its own clone of a free op, the last users first so that chains are cloned whole.
 void cloneFreeOps(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (!isFree(&op) || !canJoinKernel(&op)) continue;
+    if (!isOwnOfUser(&op) || !canJoinKernel(&op)) continue;
     SmallVector<Operation *> users;
     for (Operation *user : op.getUsers())
       if (isClusterOp(user) && !llvm::is_contained(users, user)) users.push_back(user);
@@ -105,7 +97,7 @@ void cloneFreeOps(Block &block) {
 void moveReshapesOut(ArrayRef<Operation *> ops, SmallVectorImpl<Operation *> &kept) {
   llvm::SmallPtrSet<Operation *, 32> inside(ops.begin(), ops.end());
   for (Operation *op : llvm::reverse(ops)) {
-    if (!isa<onnx::ReshapeOp>(op)) continue;
+    if (!onnx::isAlias(op)) continue;
     bool isUsedInside = llvm::any_of(op->getUsers(), [&](Operation *user) { return inside.contains(user); });
     bool isUsedOutside = llvm::any_of(op->getUsers(), [&](Operation *user) { return !inside.contains(user); });
     if (!isUsedOutside) continue;
@@ -333,7 +325,7 @@ private:
     SmallVector<std::string> names;
     for (Operation *op : ops) {
       std::string name = op->getName().stripDialect().lower();
-      if (isView(op) || isa<onnx::ConstantOp>(op) || llvm::is_contained(names, name)) continue;
+      if (isView(op) || onnx::isConstant(op) || llvm::is_contained(names, name)) continue;
       names.push_back(name);
     }
     return names.empty() ? "broadcast" : llvm::join(names, "+");

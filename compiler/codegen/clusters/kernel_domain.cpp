@@ -1,16 +1,11 @@
 #include "compiler/codegen/clusters/kernel_domain.h"
 #include "compiler/codegen/graph/factor_space.h"
-#include "dialects/onnx/Onnx.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 namespace cleave::codegen {
 
-bool isReduction(Operation *op) { return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op); }
-bool isView(Operation *op) {
-  return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp, onnx::StopGradientOp>(op);
-}
 bool isCostly(Operation *op) {
   auto cost = dyn_cast<onnx::CostOpInterface>(op);
   if (!cost) return false;
@@ -18,7 +13,7 @@ bool isCostly(Operation *op) {
   return work == dist::ElementWork::Division || work == dist::ElementWork::Function || isReduction(op);
 }
 bool canJoinKernel(Operation *op) {
-  if (auto constant = dyn_cast<onnx::ConstantOp>(op)) return isa<SplatElementsAttr>(constant.getValue());
+  if (onnx::isConstant(op)) return onnx::isSplat(op->getResult(0));
   return op->hasTrait<onnx::PerElement>() || isReduction(op) || isView(op);
 }
 
@@ -75,20 +70,13 @@ private:
   }
 
   bool constrain(Operation *op) {
-    if (isa<onnx::ConstantOp, onnx::IotaOp>(op)) return true;
-    if (isa<onnx::RandomUniformOp>(op)) return !isInside(op->getOperand(0));
+    if (onnx::isGenerator(op)) return llvm::none_of(op->getOperands(), [&](Value key) { return isInside(key); });
     Layout result = layouts[op->getResult(0)];
     if (auto slice = dyn_cast<onnx::SliceOp>(op)) return !isInside(slice.getX());
-    if (isa<onnx::ReshapeOp>(op)) return space.unify(flat(of(op->getOpOperand(0))), flat(result));
-    if (auto transpose = dyn_cast<onnx::TransposeOp>(op)) {
+    if (onnx::isAlias(op)) return space.unify(flat(of(op->getOpOperand(0))), flat(result));
+    if (auto view = dyn_cast<onnx::StridedViewOpInterface>(op)) {
       const Layout source = of(op->getOpOperand(0));
-      for (auto [i, from] : llvm::enumerate(transpose.getPerm()))
-        if (!space.unify(source[from], result[i])) return false;
-      return true;
-    }
-    if (auto broadcast = dyn_cast<onnx::BroadcastOp>(op)) {
-      const Layout source = of(op->getOpOperand(0));
-      for (auto [i, to] : llvm::enumerate(broadcast.getDims()))
+      for (auto [i, to] : llvm::enumerate(view.getStridedMap().dims))
         if (!source[i].empty() && !space.unify(source[i], result[to])) return false;
       return true;
     }

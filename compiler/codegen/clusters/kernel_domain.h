@@ -10,12 +10,16 @@
 //
 // FormClusters asks it whether ops can share a kernel; LowerKernelsToLinalg makes the indexing maps from it.
 #pragma once
-#include "mlir/IR/Operation.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 
 namespace cleave::codegen {
+
+using onnx::bytesOf;
+using onnx::isReduction;
+using onnx::isView;
 
 // offset + sum of strides[factor] * index[factor], in elements.
 struct LinearForm {
@@ -44,9 +48,6 @@ struct KernelDomain {
 // Ops that a kernel may hold: elementwise, generators, reductions, and views of elements (Reshape, Transpose,
 // Broadcast, Slice of a value from outside, Constant with one value).
 bool canJoinKernel(mlir::Operation *op);
-// Only another look at its operand: no arithmetic.
-bool isView(mlir::Operation *op);
-bool isReduction(mlir::Operation *op);
 // Needs many instructions an element (exp, erf, division ...).
 bool isCostly(mlir::Operation *op);
 

@@ -1,6 +1,6 @@
 // Small builders shared by the passes that make plan commands.
 #pragma once
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include "dialects/plan/Plan.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,15 +19,8 @@ inline plan::AffineOfCoordinateAttr indexAffine(mlir::OpBuilder &builder, mlir::
                                            builder.getDenseI64ArrayAttr({stride}));
 }
 
-// Bytes of one element in a buffer.
-inline int64_t elementBytes(mlir::Type type) {
-  unsigned bits = type.getIntOrFloatBitWidth();
-  return bits < 8 ? 1 : bits / 8;
-}
-inline int64_t tensorBytes(mlir::Type type) {
-  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
-  return tensor.getNumElements() * elementBytes(tensor.getElementType());
-}
+using onnx::bytesOf;
+using onnx::elementBytes;
 
 // A name for the devices that a collective over these axes joins, whatever the axes' order.
 inline std::string groupName(mlir::ArrayAttr axes) {

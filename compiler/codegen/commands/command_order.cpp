@@ -22,11 +22,11 @@ int64_t streamFor(Operation *op, const dist::Mesh *mesh) {
   if (isa<plan::ReceiveCommandOp>(op)) return runtime::receiveLane;
   return isFetch(op) ? runtime::fetchLane : isEvict(op) ? runtime::evictLane : runtime::computeLane;
 }
-bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
+bool isNoCommand(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
 
 int64_t resultBytes(Operation *op) {
   int64_t bytes = 0;
-  for (Value result : op->getResults()) bytes += tensorBytes(result.getType());
+  for (Value result : op->getResults()) bytes += bytesOf(result.getType());
   return bytes;
 }
 

@@ -11,7 +11,7 @@ namespace cleave::codegen {
 bool isUpdate(mlir::Operation *op);
 bool isCollective(mlir::Operation *op);    // runs on a stream of communication
 bool isBetweenStages(mlir::Operation *op); // a collective over "pp"
-bool isFree(mlir::Operation *op);          // no command of the plan: costs nothing and takes no place in the order
+bool isNoCommand(mlir::Operation *op);     // takes no time and no place in the order
 // `mesh`: of GPUs, whose collectives have a stream an axis; null: of CPUs, where a stream is a thread.
 int64_t streamFor(mlir::Operation *op, const dist::Mesh *mesh);
 int64_t resultBytes(mlir::Operation *op);

@@ -19,7 +19,7 @@ struct CopyKeptValues : impl::CopyKeptValuesBase<CopyKeptValues> {
         if (!place::keptAttr.ofResult(function, operand.getOperandNumber())) continue;
         Place place = placeOf(operand.get());
         Operation *definition = place.root.getDefiningOp();
-        bool whole = place.offset == 0 && tensorBytes(place.root.getType()) == tensorBytes(operand.get().getType());
+        bool whole = place.offset == 0 && bytesOf(place.root.getType()) == bytesOf(operand.get().getType());
         bool own = definition && !isa<onnx::ReadOp, plan::ConstantCommandOp>(definition);
         if (whole && own && taken.insert(place.root).second) continue;
         operand.set(copyOf(operand.get(), operand.getOwner()));

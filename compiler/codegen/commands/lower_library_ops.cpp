@@ -3,6 +3,7 @@
 #include "compiler/codegen/commands/lower_contract.h"
 #include "compiler/codegen/commands/strided_view.h"
 #include "dialects/dist/Dist.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -231,8 +232,6 @@ Value lowerComputing(OpBuilder &builder, Operation *op, const SymbolTable &symbo
       .Default([](Operation *) { return Value(); });
 }
 
-bool isMovement(Operation *op) { return isa<onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ReshapeOp>(op); }
-
 void replace(Operation *op, Value value) {
   place::copy(op, value.getDefiningOp());
   op->getResult(0).replaceAllUsesWith(value);
@@ -275,15 +274,14 @@ LogicalResult lowerFunction(func::FuncOp function, const SymbolTable &symbols) {
     }
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (op.getNumResults() > 0 && op.use_empty() &&
-        (isMemoryEffectFree(&op) || isa<onnx::ReadOp, onnx::ConstantOp>(op))) {
+    if (op.getNumResults() > 0 && op.use_empty() && (isMemoryEffectFree(&op) || onnx::isResident(&op))) {
       op.erase();
       continue;
     }
     OpBuilder builder(&op);
     if (auto constant = dyn_cast<onnx::ConstantOp>(op))
       replace(&op, lowerConstant(builder, constant));
-    else if (isMovement(&op))
+    else if (onnx::isView(&op))
       replace(&op, lowerMovement(builder, &op));
   }
   bool failed = false;

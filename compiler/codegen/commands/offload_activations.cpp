@@ -109,7 +109,7 @@ private:
 
   std::optional<Kept> keptOf(Value root) const {
     if (!isMadeHere(root) || list.position(root) >= backward) return std::nullopt;
-    Kept kept{root, tensorBytes(root.getType()), nullptr, {}};
+    Kept kept{root, bytesOf(root.getType()), nullptr, {}};
     int64_t last = list.position(root);
     for (OpOperand *use : list.usesOf(root)) {
       Operation *user = use->getOwner();
@@ -193,7 +193,7 @@ private:
       int64_t last = list.position(root);
       for (OpOperand *use : list.usesOf(root))
         if (use->getOwner() != result.getOwner()) last = std::max(last, list.position(use->getOwner()));
-      kept.bytes = tensorBytes(root.getType());
+      kept.bytes = bytesOf(root.getType());
       kept.results.push_back(&result);
       kept.isOfForwardPass &= isMadeHere(root) && place::hasPhase(root.getDefiningOp(), Phase::Forward);
       kept.left = list.end() - last;

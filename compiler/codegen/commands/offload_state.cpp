@@ -18,7 +18,7 @@ struct OffloadState : impl::OffloadStateBase<OffloadState> {
     llvm::DenseMap<Attribute, int64_t> bytesHere; // of each as it lies on this device
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto read : function.getOps<onnx::ReadOp>())
-        bytesHere[read.getParamAttr()] = tensorBytes(read.getValue().getType());
+        bytesHere[read.getParamAttr()] = bytesOf(read.getValue().getType());
     llvm::SmallVector<std::pair<onnx::ParamOp, Attribute>> states;
     llvm::StringMap<int64_t> bytesOf; // by parameter
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {

@@ -10,7 +10,7 @@ namespace {
 bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backward); }
 
 bool isCompute(Operation *op) {
-  return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
+  return !isNoCommand(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
 }
 
 // The first product of the backward pass there: kernels prepare for it in the forward pass. Without one what is

@@ -82,7 +82,7 @@ private:
     for (Operation &op : block.without_terminator()) {
       bool fromNothing = llvm::all_of(op.getOperands(), [&](Value operand) {
         Operation *producer = placeOf(operand).root.getDefiningOp();
-        return !producer || isFree(producer) || isa<plan::FillCommandOp>(producer);
+        return !producer || isNoCommand(producer) || isa<plan::FillCommandOp>(producer);
       });
       if (fromNothing && !isa<plan::StoreOp, plan::SendCommandOp>(op)) lazy.insert(&op);
       for (Value operand : op.getOperands()) {
@@ -91,7 +91,7 @@ private:
           ++pending[&op];
         }
         auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
-        if (read && !isFree(&op) && !isa<plan::StoreOp>(op)) readersOf[read.getParamAttr()].push_back(&op);
+        if (read && !isNoCommand(&op) && !isa<plan::StoreOp>(op)) readersOf[read.getParamAttr()].push_back(&op);
       }
     }
     orderBetweenStages();
@@ -127,7 +127,7 @@ private:
         owners[&op] = param && param.getOfAttr() ? Attribute(param.getOfAttr()) : store.getParamAttr();
         continue;
       }
-      if (!isUpdate(&op) && !isFree(&op)) continue;
+      if (!isUpdate(&op) && !isNoCommand(&op)) continue;
       for (Operation *user : op.getUsers())
         if (auto of = owners.find(user); of != owners.end()) {
           const Attribute owner = of->second;
@@ -137,7 +137,7 @@ private:
     }
     auto ownerOf = [&](Operation *op) { return isUpdate(op) ? owners.lookup(op) : Attribute(); };
     for (Operation &meeting : block) {
-      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || !owners.contains(&meeting) ||
+      if (!isUpdate(&meeting) || isNoCommand(&meeting) || isLazy(&meeting) || !owners.contains(&meeting) ||
           ownerOf(&meeting))
         continue;
       llvm::DenseSet<Attribute> waiting;
@@ -153,7 +153,7 @@ private:
           if (Operation *made = operand.getDefiningOp(); made && before.insert(made).second) open.push_back(made);
       for (Operation &op : block) {
         const Attribute owner = ownerOf(&op);
-        if (!owner || !waiting.contains(owner) || before.contains(&op) || isFree(&op) || isa<plan::StoreOp>(op))
+        if (!owner || !waiting.contains(owner) || before.contains(&op) || isNoCommand(&op) || isa<plan::StoreOp>(op))
           continue;
         consumers[&meeting].push_back(&op);
         ++pending[&op];
@@ -197,7 +197,7 @@ private:
     for (Operation &op : block.without_terminator()) {
       auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
       if (!collective) {
-        bool keepsPlace = !isFree(&op) && !isLazy(&op) && !isUpdate(&op) && !isCollective(&op) &&
+        bool keepsPlace = !isNoCommand(&op) && !isLazy(&op) && !isUpdate(&op) && !isCollective(&op) &&
                           !isa<plan::StoreOp, plan::ReceiveCommandOp>(op);
         if (keepsPlace) compute = &op;
         if (keepsPlace && place::hasPhase(&op, place::Phase::Forward)) lastForward = &op;
@@ -288,7 +288,7 @@ private:
     if (isCollective(op)) {
       newestCollective[op] = ++collectives;
       release(/*all=*/false);
-    } else if (isFree(op)) {
+    } else if (isNoCommand(op)) {
       newestCollective[op] = newestOperand(op);
     }
     auto it = consumers.find(op);
@@ -296,7 +296,7 @@ private:
     const size_t before = updates.size();
     for (Operation *consumer : it->second) {
       if (--pending[consumer] != 0 || isLazy(consumer) || isa<plan::StoreOp>(consumer)) continue;
-      if (isCollective(consumer) || isFree(consumer) || addsProducts(consumer)) {
+      if (isCollective(consumer) || isNoCommand(consumer) || addsProducts(consumer)) {
         ready.push_back(consumer);
       } else if (isUpdate(consumer)) {
         int64_t newest = newestOperand(consumer);
@@ -396,7 +396,7 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
     plan::streamAttr.remove(&op);
     plan::waitAttr.remove(&op);
     plan::recordAttr.remove(&op);
-    if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
+    if (isNoCommand(&op) || isa<plan::StoreOp>(op)) continue;
     int64_t stream = streamFor(&op, mesh);
     SmallVector<int64_t> waits;
     if (stream != 0) {

@@ -71,25 +71,14 @@ StridedView viewOf(Value value) {
     view.strides = rowMajorStrides(view.sizes);
     return view;
   };
-  if (auto transpose = dyn_cast_or_null<onnx::TransposeOp>(op)) {
-    StridedView source = viewOf(transpose.getX());
-    view.base = source.base, view.offset = source.offset;
-    for (int64_t dim : transpose.getPerm()) view.strides.push_back(source.strides[dim]);
-    return view;
-  }
-  if (auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(op)) {
-    StridedView source = viewOf(broadcast.getX());
+  if (auto strided = dyn_cast_or_null<onnx::StridedViewOpInterface>(op)) {
+    const StridedView source = viewOf(op->getOperand(0));
+    const onnx::StridedMap map = strided.getStridedMap();
     view.base = source.base, view.offset = source.offset;
     view.strides.assign(view.sizes.size(), 0);
-    for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) view.strides[dim] = source.strides[i];
-    return view;
-  }
-  if (auto slice = dyn_cast_or_null<onnx::SliceOp>(op)) {
-    StridedView source = viewOf(slice.getX());
-    view.base = source.base, view.offset = source.offset;
-    for (auto [stride, start, step] : llvm::zip(source.strides, slice.getStarts(), slice.getSteps())) {
+    for (auto [stride, dim, start, step] : llvm::zip_equal(source.strides, map.dims, map.starts, map.steps)) {
       view.offset += start * stride;
-      view.strides.push_back(stride * step);
+      view.strides[dim] = stride * step;
     }
     return view;
   }

@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/grid_builder.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/plan/attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -25,8 +26,6 @@ LLVM::GlobalOp sharedOf(gpu::GPUModuleOp module, Location loc) {
 }
 
 } // namespace
-
-int64_t bytesInMemory(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
 
 GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol, int64_t buffers, int64_t scalars,
                          int64_t threads, std::optional<int64_t> groupSteps)
@@ -88,7 +87,7 @@ GridBuilder::Values GridBuilder::load(Value memory, Type element, Value index, i
   if (count > 1 && aligned) {
     auto type = VectorType::get({count}, stored);
     Value all = LLVM::LoadOp::create(builder, loc, type, address(memory, element, index),
-                                     static_cast<unsigned>(count * bytesInMemory(element)));
+                                     static_cast<unsigned>(count * onnx::elementBytes(element)));
     for (int64_t i = 0; i < count; ++i) values.push_back(LLVM::ExtractElementOp::create(builder, loc, all, number(i)));
   } else {
     for (int64_t i = 0; i < count; ++i)
@@ -113,7 +112,7 @@ void GridBuilder::store(ValueRange values, Value memory, Value index, bool align
     for (auto [i, value] : llvm::enumerate(stored))
       all = LLVM::InsertElementOp::create(builder, loc, all, value, number(static_cast<int64_t>(i)));
     LLVM::StoreOp::create(builder, loc, all, address(memory, element, index),
-                          static_cast<unsigned>(count * bytesInMemory(element)));
+                          static_cast<unsigned>(count * onnx::elementBytes(element)));
     return;
   }
   for (auto [i, value] : llvm::enumerate(stored))

@@ -86,7 +86,4 @@ private:
   mlir::Value threadId, blockId, extentValue;
 };
 
-// Bytes of an element in memory.
-int64_t bytesInMemory(mlir::Type element);
-
 } // namespace cleave::codegen

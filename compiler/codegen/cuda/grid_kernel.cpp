@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/grid_builder.h"
 #include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/kernel_element.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -282,7 +283,7 @@ private:
 
   // In elements; each thread reads there only what it wrote.
   Value keptPlace(const GridSchedule::Kept &kept, const Frame &frame) {
-    const int64_t first = kept.offset / bytesInMemory(elementType(nodes[kept.node]));
+    const int64_t first = kept.offset / onnx::elementBytes(elementType(nodes[kept.node]));
     return grid.sum(grid.product(frame.keptStep, g.width), grid.number(first));
   }
   void keep(Frame &frame) {
@@ -406,7 +407,7 @@ private:
 
   // Is every place that the form leads to, for neighbours `width` apart, a multiple of so many bytes?
   bool isAligned(const LinearForm &form, int64_t buffer, Type element, int64_t width) const {
-    int64_t bytes = bytesInMemory(element) * width;
+    int64_t bytes = onnx::elementBytes(element) * width;
     if (form.strides[s.vector] != 1 || alignment[buffer] % bytes != 0 || form.offset % width != 0) return false;
     for (auto [factor, stride] : llvm::enumerate(form.strides))
       if (static_cast<int>(factor) != s.vector && stride % width != 0) return false;

@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/grid_schedule.h"
 #include "compiler/codegen/cuda/grid_builder.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -38,7 +39,7 @@ int64_t chooseWidth(plan::KernelOp kernel, const KernelSchedule &s) {
     if (node.kind != KernelNode::Load && node.kind != KernelNode::Store) continue;
     if (node.form.strides[s.vector] != 1) continue;
     auto type = cast<RankedTensorType>(node.op->getResult(0).getType());
-    widest = std::max(widest, bytesInMemory(type.getElementType()));
+    widest = std::max(widest, onnx::elementBytes(type.getElementType()));
   }
   int64_t width = widest == 0 ? 1 : std::min<int64_t>(8, vectorBytes / widest);
   // A range of any length has a tail of its own; elsewhere a thread's chunk must not end in the middle.
@@ -80,7 +81,7 @@ void keepRowInSharedMemory(const KernelSchedule &s, int64_t sharedLimit, GridSch
       if (needs[phase][number]) phases.push_back(phase);
     if (phases.size() < 2) continue;
     grid.kept.push_back({static_cast<int>(number), phases.front(), /*offset=*/0});
-    bytesPerStep.push_back(grid.width * bytesInMemory(element));
+    bytesPerStep.push_back(grid.width * onnx::elementBytes(element));
     totalBytesPerStep += bytesPerStep.back();
   }
   if (grid.kept.empty()) return;

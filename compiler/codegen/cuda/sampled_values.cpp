@@ -1,5 +1,5 @@
 #include "compiler/codegen/cuda/sampled_values.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -12,19 +12,6 @@ const Samples *SampledValues::of(Value value) const {
   return found == known.end() ? nullptr : &found->second;
 }
 
-std::optional<double> SampledValues::uniform(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) {
-      auto dense = dyn_cast<DenseFPElementsAttr>(constant.getValue());
-      if (!dense || !dense.isSplat()) return std::nullopt;
-      return dense.getSplatValue<APFloat>().convertToDouble();
-    }
-    if (!isa<onnx::BroadcastOp, onnx::ReshapeOp, onnx::CastOp>(op)) return std::nullopt;
-    value = op->getOperand(0);
-  }
-  return std::nullopt;
-}
-
 bool SampledValues::evaluate(Operation &op, Samples &result) const {
   size_t count = known.begin()->second.size();
   SmallVector<Samples, 4> operands;
@@ -33,7 +20,7 @@ bool SampledValues::evaluate(Operation &op, Samples &result) const {
     if (const Samples *samples = of(operand)) {
       operands.push_back(*samples);
       depends = true;
-    } else if (std::optional<double> value = uniform(operand)) {
+    } else if (std::optional<double> value = onnx::repeatedNumber(operand, true)) {
       operands.push_back(Samples(count, *value));
     } else {
       return false;

@@ -27,8 +27,6 @@ public:
 
 private:
   bool evaluate(mlir::Operation &op, Samples &result) const;
-  // The value of every element of a uniform constant; else nothing.
-  static std::optional<double> uniform(mlir::Value value);
 
   llvm::DenseMap<mlir::Value, Samples> known;
   llvm::SmallVector<mlir::Value> found;

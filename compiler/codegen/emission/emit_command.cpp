@@ -336,7 +336,7 @@ private:
     int64_t bytes = 0;
     for (Value x : op.getXs()) {
       *collective.add_inputs() = bufferOf(x);
-      bytes += tensorBytes(x.getType());
+      bytes += bytesOf(x.getType());
     }
     for (Value y : op.getYs()) *collective.add_outputs() = bufferOf(y);
     assign(*collective.mutable_dims(), op.getDims());

@@ -22,7 +22,7 @@ struct Range {
 
 Range rangeOf(Value value) {
   int64_t begin = addressOf(value);
-  return {begin, begin + tensorBytes(value.getType())};
+  return {begin, begin + bytesOf(value.getType())};
 }
 
 // Which value each byte of the arena holds.
@@ -119,7 +119,7 @@ private:
       auto concat = dyn_cast<plan::ConcatCommandOp>(use->getOwner());
       if (!concat) return false;
       int64_t place = addressOf(concat.getY());
-      for (Value before : concat.getXs().take_front(use->getOperandNumber())) place += tensorBytes(before.getType());
+      for (Value before : concat.getXs().take_front(use->getOperandNumber())) place += bytesOf(before.getType());
       bool leading = llvm::all_of(concat.getY().getType().getShape().take_front(concat.getAxis()),
                                   [](int64_t size) { return size == 1; });
       return leading && addressOf(use->get()) == place &&
@@ -214,7 +214,7 @@ private:
     auto held = offsetIn(param, programOf(function), programs);
     if (!held) return store.emitOpError("stores to a persistent tensor that its program does not hold");
     int64_t offset = *held;
-    Range slot{offset, offset + tensorBytes(store.getValue().getType())};
+    Range slot{offset, offset + bytesOf(store.getValue().getType())};
     if (store.getInPlace() && rangeOf(store.getValue()).begin != offset)
       return store.emitOpError("says it is in place, but its value lies elsewhere");
     const void *owner = ownerOf(store.getValue());

@@ -9,24 +9,6 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-// The operand's indices when its Transpose is skipped.
-SmallVector<int64_t> beforeTranspose(ArrayRef<int64_t> indices, ArrayRef<int64_t> perm) {
-  SmallVector<int64_t> before(indices.size());
-  for (size_t i = 0; i < indices.size(); ++i) before[perm[i]] = indices[i];
-  return before;
-}
-
-void absorbOperands(onnx::ContractOp contract) {
-  while (auto transpose = contract.getLhs().getDefiningOp<onnx::TransposeOp>()) {
-    contract.setLhsIndices(beforeTranspose(contract.getLhsIndices(), transpose.getPerm()));
-    contract.getLhsMutable().assign(transpose.getX());
-  }
-  while (auto transpose = contract.getRhs().getDefiningOp<onnx::TransposeOp>()) {
-    contract.setRhsIndices(beforeTranspose(contract.getRhsIndices(), transpose.getPerm()));
-    contract.getRhsMutable().assign(transpose.getX());
-  }
-}
-
 void absorbResult(onnx::ContractOp contract) {
   while (contract.getY().hasOneUse()) {
     auto transpose = dyn_cast<onnx::TransposeOp>(*contract.getY().user_begin());
@@ -42,9 +24,10 @@ void absorbResult(onnx::ContractOp contract) {
 
 struct AbsorbContractTransposes : impl::AbsorbContractTransposesBase<AbsorbContractTransposes> {
   void runOnOperation() override {
+    PatternRewriter rewriter(&getContext());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (auto contract : function.getOps<onnx::ContractOp>()) {
-        absorbOperands(contract);
+        while (succeeded(onnx::ContractOp::canonicalize(contract, rewriter))) continue;
         absorbResult(contract);
       }
       for (auto transpose : llvm::make_early_inc_range(function.getOps<onnx::TransposeOp>()))

@@ -1,7 +1,7 @@
 #include "compiler/codegen/clusters/cluster_graph.h"
 #include "compiler/codegen/passes.h"
 #include "compiler/tuning.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -20,15 +20,6 @@ bool isBackward(Operation *op) { return place::hasPhase(op, place::Phase::Backwa
 bool isForward(Operation *op) { return place::hasPhase(op, place::Phase::Forward); }
 // The stage in a pipeline that is not cut yet; -1: anywhere.
 int64_t stageOf(Operation *op) { return place::stageOf(op).value_or(-1); }
-double bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
-bool isWidening(Operation *op) {
-  return isa<onnx::CastOp>(op) && bytesOf(op->getOperand(0)) < bytesOf(op->getResult(0));
-}
-
 class Rematerializer {
 public:
   void run(Block &block) {
@@ -54,8 +45,7 @@ private:
   // Kept for the backward phase of this stage whatever happens here.
   bool isAlive(Value value) {
     Operation *op = value.getDefiningOp();
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= tuning::smallBytes ||
-        kept.contains({value, stage}))
+    if (!op || onnx::isResident(op) || bytesOf(value) <= tuning::smallBytes || kept.contains({value, stage}))
       return true;
     return isReadByProducts(value) ||
            llvm::any_of(value.getUsers(), [&](Operation *user) { return isHere(user) && isLate(user); });
@@ -63,7 +53,7 @@ private:
   // By what takes it from memory in the backward phase, in this shape or another one.
   bool isReadByProducts(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
-      if (auto reshape = dyn_cast<onnx::ReshapeOp>(user)) return isReadByProducts(reshape.getResult());
+      if (onnx::isAlias(user)) return isReadByProducts(user->getResult(0));
       return isHere(user) && !isEarly(user) && !isClusterOp(user);
     });
   }
@@ -100,7 +90,7 @@ private:
   double costOfKeeping(Value value) const { return bytesOf(value) * (isWritten(value) ? 1 : 1 + trafficPenalty); }
   // Written, and made of what an earlier kernel has written so.
   bool isOfStream(Operation *op) const {
-    if (isView(op) || isWidening(op) || !isWritten(op->getResult(0))) return false;
+    if (isView(op) || onnx::isWideningCast(op) || !isWritten(op->getResult(0))) return false;
     SmallVector<Operation *> open{op};
     llvm::SmallDenseSet<Operation *> seen;
     while (!open.empty())
@@ -110,7 +100,8 @@ private:
         if (!made || bytesOf(operand) <= tuning::smallBytes || !canRecompute(made) || labels.lookup(made) == 0 ||
             !seen.insert(made).second)
           continue;
-        const bool isLook = isView(made) || isWidening(made), isEarlier = labels.lookup(made) < labels.lookup(op);
+        const bool isLook = isView(made) || onnx::isWideningCast(made),
+                   isEarlier = labels.lookup(made) < labels.lookup(op);
         if (!isLook && isEarlier && isWritten(operand)) return true;
         if (isLook || !isEarlier) open.push_back(made);
       }
@@ -134,8 +125,8 @@ private:
         continue;
       }
       Value source = sourceOf(operand);
-      bool isFree = isa_and_nonnull<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(source.getDefiningOp());
-      if (!isFree && bytesOf(source) > tuning::smallBytes) reads.insert(source);
+      Operation *made = source.getDefiningOp();
+      if (!(made && onnx::isGenerator(made)) && bytesOf(source) > tuning::smallBytes) reads.insert(source);
     }
   }
   // The cost of what each user reads beyond the value itself, summed over the users.
@@ -162,8 +153,8 @@ private:
     SmallVector<Operation *> users;
     for (Operation *user : value.getUsers())
       if (isLate(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
-    if (users.empty() || isa<onnx::ConstantOp>(op)) return;
-    bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op) || isWidening(op);
+    if (users.empty() || onnx::isConstant(op)) return;
+    bool isFree = onnx::isGenerator(op) || isView(op) || onnx::isWideningCast(op);
     if (!isFree && (bytesOf(value) <= tuning::smallBytes || isOfStream(op))) return;
     expanded.clear();
     double again = costOfOperands(op, 0);

@@ -1,6 +1,5 @@
 #include "compiler/codegen/clusters/cluster_graph.h"
 #include "compiler/codegen/passes.h"
-#include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -15,15 +14,12 @@ constexpr int mostMoves = 16; // of the slices of one half
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool isArithmetic(Operation *op) {
-  return op->hasTrait<onnx::PerElement>() && !isCostly(op) && !isa<onnx::IotaOp, onnx::RandomUniformOp>(op) &&
-         op->getNumOperands() > 0;
-}
+bool isArithmetic(Operation *op) { return onnx::isPointwise(op) && !isCostly(op); }
 
 // Elementwise operations read it, through views: they take the selection into their kernels.
 bool isReadByKernels(Value value) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
-    if (isa<onnx::ReshapeOp>(user)) return false; // of the whole, whose halves it may mix
+    if (onnx::isAlias(user)) return false; // of the whole, whose halves it may mix
     if (isView(user)) return isClusterOp(user) && isReadByKernels(user->getResult(0));
     return user->hasTrait<onnx::PerElement>() && isClusterOp(user);
   });
@@ -96,52 +92,34 @@ private:
   static void moveInFront(onnx::SliceOp slice, Slices &slices) {
     Operation *from = slice.getX().getDefiningOp();
     if (!from) return;
-    OpBuilder builder(slice);
-    auto sliceOf = [&](Value x, ArrayRef<int64_t> starts, ArrayRef<int64_t> sizes, ArrayRef<int64_t> steps) -> Value {
-      if (sizes == typeOf(x).getShape()) return x;
-      RankedTensorType type = typeOf(x).clone(sizes);
-      if (auto constant = x.getDefiningOp<onnx::ConstantOp>())
-        if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
-          return onnx::ConstantOp::create(builder, slice.getLoc(), splat.resizeSplat(type));
-      auto made = onnx::SliceOp::create(builder, slice.getLoc(), type, x, starts, sizes, steps);
-      place::copy(slice, made);
-      slices.insert(made);
-      return made.getY();
-    };
-    ArrayRef<int64_t> starts = slice.getStarts(), sizes = slice.getSizes(), steps = slice.getSteps();
-    Value result;
-    if (auto transpose = dyn_cast<onnx::TransposeOp>(from); transpose && isClusterOp(from)) {
-      SmallVector<int64_t> inStarts(starts), inSizes(sizes), inSteps(steps);
-      for (auto [to, source] : llvm::enumerate(transpose.getPerm()))
-        inStarts[source] = starts[to], inSizes[source] = sizes[to], inSteps[source] = steps[to];
-      Value x = sliceOf(transpose.getX(), inStarts, inSizes, inSteps);
-      result = onnx::TransposeOp::create(builder, slice.getLoc(), slice.getType(), x, transpose.getPerm());
-    } else if (auto broadcast = dyn_cast<onnx::BroadcastOp>(from)) {
-      SmallVector<int64_t> inStarts, inSizes, inSteps;
-      for (int64_t to : broadcast.getDims()) { // each is as long as in the operand
-        inStarts.push_back(starts[to]);
-        inSizes.push_back(sizes[to]);
-        inSteps.push_back(steps[to]);
-      }
-      Value x = sliceOf(broadcast.getX(), inStarts, inSizes, inSteps);
-      result = onnx::BroadcastOp::create(builder, slice.getLoc(), slice.getType(), x, sizes, broadcast.getDims());
-    } else if (isArithmetic(from) && from->getNumResults() == 1 && isOfOnePass(from, slice)) {
+    place::PlaceLike placing(slice);
+    PatternRewriter rewriter(slice.getContext());
+    rewriter.setListener(&placing);
+    rewriter.setInsertionPoint(slice);
+    if (isArithmetic(from) && from->getNumResults() == 1 && isOfOnePass(from, slice)) {
+      if (llvm::any_of(from->getOperandTypes(),
+                       [&](Type type) { return cast<ShapedType>(type).getShape() != typeOf(slice.getX()).getShape(); }))
+        return;
       SmallVector<Value> operands;
-      for (Value operand : from->getOperands()) {
-        if (typeOf(operand).getShape() != typeOf(slice.getX()).getShape()) return;
-        operands.push_back(operand);
-      }
-      for (Value &operand : operands) operand = sliceOf(operand, starts, sizes, steps);
-      Operation *clone = builder.clone(*from);
+      for (Value operand : from->getOperands())
+        operands.push_back(onnx::SliceOp::create(rewriter, slice.getLoc(), operand, slice.getStarts(), slice.getSizes(),
+                                                 slice.getSteps()));
+      Operation *clone = from->clone();
       clone->setOperands(operands);
       clone->getResult(0).setType(slice.getType());
-      result = clone->getResult(0);
-    } else {
+      rewriter.replaceOp(slice, rewriter.insert(clone));
+    } else if (!isClusterOp(from) || failed(onnx::SliceOp::canonicalize(slice, rewriter))) {
       return;
     }
-    place::copy(slice, result.getDefiningOp());
-    slice.getY().replaceAllUsesWith(result);
-    slice.erase();
+    for (Operation *made : std::exchange(placing.inserted, {})) {
+      SmallVector<Value> simpler;
+      if (!isa<onnx::SliceOp>(made)) continue;
+      rewriter.setInsertionPoint(made);
+      if (succeeded(rewriter.tryFold(made, simpler)))
+        rewriter.replaceOp(made, simpler);
+      else
+        slices.insert(made);
+    }
     if (from->use_empty()) from->erase();
   }
 

@@ -1,7 +1,7 @@
 #include "compiler/codegen/clusters/kernel_domain.h"
 #include "compiler/codegen/graph/factor_space.h"
 #include "compiler/codegen/passes.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -71,12 +71,8 @@ public:
 private:
   // One value repeated.
   static bool isUniform(Operation *op) {
-    if (auto constant = dyn_cast_or_null<onnx::ConstantOp>(op)) return isa<SplatElementsAttr>(constant.getValue());
     auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(op);
-    return broadcast && broadcast.getDims().empty();
-  }
-  static bool isElementwise(Operation *op) {
-    return op && op->hasTrait<onnx::PerElement>() && op->getNumOperands() > 0 && !isa<onnx::RandomUniformOp>(op);
+    return broadcast ? broadcast.getDims().empty() : op && onnx::isSplat(op->getResult(0));
   }
   static bool isReadOnlyBy(Operation *op, Operation *reader) {
     return llvm::all_of(op->getUsers(), [&](Operation *user) { return user == reader; });
@@ -86,7 +82,7 @@ private:
   bool canBeDoneAgain(Value x, Operation *reader) {
     Operation *op = x.getDefiningOp();
     if (!op || isUniform(op) || !canJoinKernel(op)) return true;
-    if (!isElementwise(op)) return false;
+    if (!onnx::isPointwise(op)) return false;
     if (!isReadOnlyBy(op, reader)) {
       standing.insert(op);
       return true;
@@ -101,7 +97,7 @@ private:
                                                cast<SplatElementsAttr>(constant.getValue()).resizeSplat(parted(x))));
     if (auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(op); broadcast && isUniform(op))
       return like(op, onnx::BroadcastOp::create(builder, op->getLoc(), broadcast.getX(), shape, ArrayRef<int64_t>()));
-    if (!isElementwise(op) || !isReadOnlyBy(op, reader)) return reshaped(x);
+    if (!op || !onnx::isPointwise(op) || !isReadOnlyBy(op, reader)) return reshaped(x);
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
       const size_t before = llvm::find(op->getOperands(), operand) - op->operand_begin();

@@ -2,6 +2,7 @@
 #include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/kernel_element.h"
 #include "compiler/codegen/kernels/loop_builder.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -95,7 +96,7 @@ private:
       SmallVector<char> now = needed(fullTargets(phase));
       for (size_t i = 0; i < nodes.size(); ++i) {
         if (!now[i] || isParallelOnly(nodes[i]) || !nodes[i].isCostly) continue;
-        int64_t bytes = s.rowElements() * LoopBuilder::bytesInMemory(elementType(nodes[i]));
+        int64_t bytes = s.rowElements() * onnx::elementBytes(elementType(nodes[i]));
         if (before[i] && !arrays[i].filled && bytes <= budget && hasAllInner(nodes[i])) {
           budget -= bytes;
           arrays[i] = {loops.array(elementType(nodes[i]), s.rowElements()), true};
@@ -126,8 +127,8 @@ private:
         APInt at;
         matchPattern(extract.getIndices()[0], m_ConstantInt(&at));
         int64_t buffer = cast<BlockArgument>(extract.getTensor()).getArgNumber();
-        Value index = arith::ConstantOp::create(loops.entry(), op.getLoc(),
-                                                loops.entry().getI64IntegerAttr(at.getSExtValue()));
+        Value index =
+            arith::ConstantOp::create(loops.entry(), op.getLoc(), loops.entry().getI64IntegerAttr(at.getSExtValue()));
         captured.map(extract.getResult(), loops.load(loops.entry(), loops.buffer(buffer), extract.getType(), index,
                                                      /*inParallelLoop=*/false));
       }

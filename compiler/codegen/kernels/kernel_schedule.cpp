@@ -1,5 +1,6 @@
 #include "compiler/codegen/kernels/kernel_schedule.h"
 #include "compiler/tuning.h"
+#include "dialects/onnx/kinds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -201,12 +202,11 @@ private:
     auto result = cast<RankedTensorType>(kernel.getYield().getValues()[store.buffer].getType());
     for (BlockArgument argument : kernel.getTensorArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
-      if (type.getNumElements() != result.getNumElements() || byteWidth(type) != byteWidth(result)) continue;
+      if (type.getNumElements() != result.getNumElements() || onnx::bytesOf(type) != onnx::bytesOf(result)) continue;
       if (readsOnlyBefore(argument, store)) inputs.push_back(argument.getArgNumber());
     }
     return inputs;
   }
-  static unsigned byteWidth(RankedTensorType type) { return (type.getElementTypeBitWidth() + 7) / 8; }
   bool readsOnlyBefore(BlockArgument argument, const KernelNode &store) {
     for (Operation *user : argument.getUsers())
       if (isa<tensor::ExtractOp>(user)) return false;

@@ -2,7 +2,7 @@
 #include "compiler/codegen/kernels/kernel_element.h"
 #include "compiler/codegen/kernels/philox.h"
 #include "compiler/codegen/passes.h"
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -162,7 +162,7 @@ private:
     }
     if (isReduction(op)) return reduce(op, type);
     SmallVector<int64_t> loops = list(domain.depends[result]);
-    if (isa<onnx::IotaOp, onnx::RandomUniformOp>(op)) {
+    if (onnx::isGenerator(op)) {
       elements[result] = {generic(loops, {}, empty(loops, type), {select(loops, loops)}, 0,
                                   [&](OpBuilder &inner, ValueRange) { return generate(inner, op, loops, type); }),
                           loops};

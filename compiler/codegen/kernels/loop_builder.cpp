@@ -49,9 +49,6 @@ LoopBuilder::LoopBuilder(Location loc, ModuleOp module, StringRef symbol)
   orderedLoop = annotation(vectorize(true, {}), false, {});
 }
 
-int64_t LoopBuilder::bytesInMemory(Type element) {
-  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
-}
 Type LoopBuilder::typeInMemory(Type element) const {
   return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element;
 }

@@ -34,7 +34,6 @@ public:
 
   mlir::Value load(mlir::OpBuilder &at, mlir::Value memory, mlir::Type element, mlir::Value index, bool inParallelLoop);
   void store(mlir::Value value, mlir::Value memory, mlir::Value index, bool inParallelLoop);
-  static int64_t bytesInMemory(mlir::Type element);
 
   mlir::Value number(int64_t value);
   mlir::Value sum(mlir::Value a, mlir::Value b);

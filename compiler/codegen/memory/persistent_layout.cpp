@@ -100,11 +100,11 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
     if (function.isExternal() || programOf(function) != program) continue;
     for (BlockArgument argument : function.getArguments()) {
       Attribute key = hostScalarKey(function, argument.getArgNumber());
-      if (key && !hosts.contains(key)) hosts[key] = take(tensorBytes(argument.getType()), end);
+      if (key && !hosts.contains(key)) hosts[key] = take(bytesOf(argument.getType()), end);
     }
     for (auto constant : function.getOps<plan::ConstantCommandOp>())
       if (!constants.contains(constant.getValue()))
-        constants[constant.getValue()] = take(tensorBytes(constant.getType()), end);
+        constants[constant.getValue()] = take(bytesOf(constant.getType()), end);
   }
   memory.parameters += end - begin;
   memory.host = hostEnd;

@@ -174,7 +174,7 @@ private:
     inRows.clear();
     storages.clear(), index.clear(), reads.clear(), overwrites.clear();
     for (Value root : list.rootsInOrder()) {
-      Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
+      Storage storage{root, bytesOf(root.getType()), list.position(root), list.lastUse(root)};
       if (auto offset = slots.offsetOf(root)) {
         storage.fixed = *offset;
       } else if (Operation *definition = root.getDefiningOp()) {
@@ -211,7 +211,7 @@ private:
   Storage *ownScratch(Value value) {
     Place place = placeOf(value);
     Storage &storage = storages[index.lookup(place.root)];
-    bool whole = place.offset == 0 && tensorBytes(value.getType()) == storage.bytes;
+    bool whole = place.offset == 0 && bytesOf(value.getType()) == storage.bytes;
     bool movable = storage.root.getDefiningOp() && storage.parent < 0 && storage.fixed < 0;
     return whole && movable ? &storage : nullptr;
   }
@@ -324,7 +324,7 @@ private:
         whole.first = std::min(whole.first, storage->first);
         whole.last = std::max(whole.last, storage->last);
       }
-      offset += tensorBytes(part.getType());
+      offset += bytesOf(part.getType());
     }
   }
 

@@ -13,7 +13,7 @@ void SlotLayout::collect(Region &region) {
   auto keep = [&](Value value, int64_t id, int64_t position) {
     Copy &copy = evicted.contains(id) ? region.away : region.here;
     auto [entry, fresh] = copy.kept.try_emplace(id, copy.buffers.size());
-    if (fresh) copy.buffers.push_back({tensorBytes(value.getType()), position, position});
+    if (fresh) copy.buffers.push_back({bytesOf(value.getType()), position, position});
     copy.buffers[entry->second].last = position;
     copy.members.emplace_back(value, entry->second);
   };
@@ -34,7 +34,7 @@ void SlotLayout::collect(Region &region) {
       if (kept.contains(receive.getY())) continue;
       region.here.members.emplace_back(receive.getY(), region.here.buffers.size());
       region.here.buffers.push_back(
-          {tensorBytes(receive.getY().getType()), static_cast<int64_t>(position), static_cast<int64_t>(position)});
+          {bytesOf(receive.getY().getType()), static_cast<int64_t>(position), static_cast<int64_t>(position)});
     }
   }
 }

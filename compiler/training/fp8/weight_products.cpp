@@ -3,6 +3,7 @@
 #include "compiler/training/parameter_names.h"
 #include "compiler/training/step_function.h"
 #include "dialects/onnx/formula.h"
+#include "dialects/onnx/kinds.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -12,14 +13,10 @@ namespace {
 
 bool isForward(Operation *op) { return place::hasPhase(op, Phase::Forward); }
 
-bool isRearrangement(Operation *op) {
-  return isa_and_nonnull<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp>(op);
-}
-
 // The weight that a value is, but for movement; null: none, or parts of several.
 onnx::ReadOp weightOf(Value value) {
   Operation *op = value.getDefiningOp();
-  if (!isRearrangement(op)) return dyn_cast_or_null<onnx::ReadOp>(op);
+  if (!op || !onnx::isMovement(op)) return dyn_cast_or_null<onnx::ReadOp>(op);
   onnx::ReadOp weight = weightOf(op->getOperand(0));
   for (Value other : op->getOperands().drop_front()) { // an LSTM's gates, in another order
     onnx::ReadOp read = weight ? weightOf(other) : nullptr;
@@ -52,7 +49,7 @@ DenseSet<Operation *> beforeProducts(func::FuncOp function) {
 
 bool isLookedUp(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isa<onnx::GatherOp>(user) || (isRearrangement(user) && isLookedUp(user->getResult(0)));
+    return isa<onnx::GatherOp>(user) || (onnx::isMovement(user) && isLookedUp(user->getResult(0)));
   });
 }
 

@@ -203,9 +203,4 @@ KIND(ConvGradWeightOp, Product, Arithmetic)
 
 #undef KIND
 
-bool isHeavy(mlir::Operation *op) {
-  auto cost = llvm::dyn_cast<CostOpInterface>(op);
-  return cost && cost.getKind().isHeavy();
-}
-
 } // namespace cleave::onnx

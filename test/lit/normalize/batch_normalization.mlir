@@ -1,13 +1,14 @@
-// RUN: cleave-opt %s --normalize-nodes=batch-norm=training --erase-dead-code --verify-core | FileCheck %s
-// RUN: cleave-opt %s --normalize-nodes --erase-dead-code --verify-core | FileCheck %s --check-prefix=FROZEN
+// RUN: cleave-opt %s --normalize-nodes=batch-norm=training --canonicalize --verify-core | FileCheck %s
+// RUN: cleave-opt %s --normalize-nodes --canonicalize --verify-core | FileCheck %s --check-prefix=FROZEN
 
 // Training: the batch's statistics, each marked with the running one that takes its place in @evaluate; the running
 // ones are written at the end, the variance unbiased (8 samples: 8/7).
 // CHECK-LABEL: func.func @model
+// CHECK: %[[UNBIASED:.*]] = onnx.Constant dense<1.14285719>
 // CHECK: onnx.ReduceSum %arg0 {axes = array<i64: 0, 2>}
 // CHECK: onnx.Div {{.*}}onnx.batch_statistic = @mean
 // CHECK: onnx.Div {{.*}}onnx.batch_statistic = @var
-// CHECK: onnx.Constant dense<1.14285719>
+// CHECK: onnx.Mul %{{.*}}, %[[UNBIASED]]
 // CHECK: onnx.write @mean, %{{.*}} : tensor<3xf32>
 // CHECK-NEXT: onnx.write @var, %{{.*}} : tensor<3xf32>
 // CHECK-NEXT: return

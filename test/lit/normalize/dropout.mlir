@@ -1,10 +1,10 @@
-// RUN: cleave-opt %s --normalize-nodes=dropout=0.25 --erase-dead-code | FileCheck %s
-// RUN: cleave-opt %s --normalize-nodes --erase-dead-code | FileCheck %s --check-prefix=OFF
+// RUN: cleave-opt %s --normalize-nodes=dropout=0.25 --canonicalize | FileCheck %s
+// RUN: cleave-opt %s --normalize-nodes --canonicalize | FileCheck %s --check-prefix=OFF
 
 // CHECK: func.func @model(%{{.*}}: tensor<4xf32>, %[[KEY:.*]]: tensor<2xi64> {{.*}}onnx.host = "step"
+// CHECK: %[[KEPT:.*]] = onnx.Constant dense<7.500000e-01>
 // CHECK: %[[U:.*]] = onnx.RandomUniform %[[KEY]] {stream = 0 : i64
-// CHECK: onnx.Constant dense<7.500000e-01>
-// CHECK: %[[L:.*]] = onnx.Less %[[U]]
+// CHECK: %[[L:.*]] = onnx.Less %[[U]], %[[KEPT]]
 // CHECK: %[[F:.*]] = onnx.Where %[[L]]
 // CHECK: onnx.Mul %arg0, %[[F]] {onnx.dropout}
 // CHECK: onnx.RandomUniform %[[KEY]] {stream = 1 : i64

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --normalize-nodes --erase-dead-code --verify-core | FileCheck %s
+// RUN: cleave-opt %s --normalize-nodes --canonicalize --verify-core | FileCheck %s
 
 // Shrink has no rule of its own: ONNX's function body is expanded, its attributes filled in.
 // CHECK-LABEL: func.func @model

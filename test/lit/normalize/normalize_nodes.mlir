@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --normalize-nodes --erase-dead-code --verify-core | FileCheck %s
+// RUN: cleave-opt %s --normalize-nodes --canonicalize --verify-core | FileCheck %s
 
 // The target shape is arithmetic on the shape of %x, which folds as it is built; the bias broadcasts explicitly.
 // CHECK-LABEL: func.func @model

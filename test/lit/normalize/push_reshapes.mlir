@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --push-reshapes --simplify-core --erase-dead-code | FileCheck %s
+// RUN: cleave-opt %s --push-reshapes --canonicalize | FileCheck %s
 
 // Fused q, k, v of 4 heads of 16: the parameter and its bias become views with a dimension for the three, the heads and
 // their width; batch and sequence, merged for a Gemm, stay apart.

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --normalize-nodes --erase-dead-code --split-input-file | FileCheck %s
+// RUN: cleave-opt %s --normalize-nodes --canonicalize --split-input-file | FileCheck %s
 
 // What is quantized is kept as floats, too: the pair is exact, its slope 1 where nothing is clipped.
 // CHECK-LABEL: func.func @model

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --stack-experts --erase-dead-code --split-input-file | FileCheck %s
+// RUN: cleave-opt %s --stack-experts --canonicalize --split-input-file | FileCheck %s
 
 // Two experts and one that everything goes to: each of the two has its own weights and its own part of the gate.
 // CHECK-LABEL: module @experts

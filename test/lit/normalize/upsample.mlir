@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --split-input-file --normalize-nodes --erase-dead-code --verify-core | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --normalize-nodes --canonicalize --verify-core | FileCheck %s
 
 // Scales as an attribute (opset 7). In float 3 * 2.3333333 is 7, as ONNX infers it.
 // CHECK-LABEL: func.func @model

@@ -102,7 +102,7 @@ TEST_F(Modules, PushedReshapesComputeTheSame) {
   ASSERT_TRUE(plain && pushed);
   PassManager nodes(&context), whole(&context);
   nodes.addPass(createNormalizeNodes());
-  nodes.addPass(createEraseDeadCode());
+  nodes.addPass(createCanonicalizerPass());
   addNormalizePasses(whole, {});
   ASSERT_TRUE(succeeded(nodes.run(*plain)) && succeeded(whole.run(*pushed)));
   std::vector<double> wanted = evaluateModel(*plain), got = evaluateModel(*pushed);

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --erase-dead-code | FileCheck %s
+// RUN: cleave-opt %s --canonicalize | FileCheck %s
 
 // Ops and reads whose results nobody uses go, with what only they used; writes and results stay.
 // CHECK-LABEL: func.func @model
