@@ -9,7 +9,9 @@
 namespace cleave {
 using namespace mlir;
 
-// Constants stay where they are made: each is a name that users of one place read.
+// Upstream's canonicalizer, with the folders and patterns of dialects/onnx/canonicalize.cpp. Neither are constants merged
+// nor is -cse run: a value that far users share is kept from one to the other, where each would have made its own (the
+// predicted step of lstm_tiny is then 14 % longer, that of resnet_cifar 0.1 % shorter).
 static void addCanonicalize(OpPassManager &passes) {
   passes.addPass(createCanonicalizerPass(GreedyRewriteConfig().enableConstantCSE(false).setRegionSimplificationLevel(
       GreedySimplifyRegionLevel::Disabled)));

@@ -19,7 +19,7 @@ static bool isImage(Value value) {
 bool carriesOrder(Operation *op) {
   if (op->getNumResults() == 0 || op->getNumOperands() == 0 || !isImage(op->getOperand(0))) return false;
   if (isConvolution(op) || isPool(op)) return true;
-  if (isa<onnx::PadOp, onnx::SliceOp, onnx::ConcatOp, onnx::RollOp>(op)) return true;
+  if (onnx::is(op, onnx::LoweringKind::Movement)) return !onnx::isRearrangement(op);
   if (isa<dist::AllReduceOp, dist::ReduceScatterOp, dist::AllGatherOp, dist::AllToAllOp, dist::BroadcastOp,
           dist::OwnPartOp, dist::ShiftOp>(op))
     return true;

@@ -111,7 +111,8 @@ private:
     } else if (!isClusterOp(from) || failed(onnx::SliceOp::canonicalize(slice, rewriter))) {
       return;
     }
-    for (Operation *made : std::exchange(placing.inserted, {})) {
+    rewriter.setListener(nullptr); // the slice is gone
+    for (Operation *made : placing.inserted) {
       SmallVector<Value> simpler;
       if (!isa<onnx::SliceOp>(made)) continue;
       rewriter.setInsertionPoint(made);
