@@ -129,18 +129,15 @@ private:
     return true;
   }
 
+  static bool isScaling(Operation *op) { return isa<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1)); }
   // Reshape(Broadcast(x)) and the like, possibly scaled: a smaller tensor, repeated. Grouped keys and values travel as
   // they are before they are repeated for every head.
   static bool widened(Value value) {
     for (int depth = 0; depth < 6; ++depth) {
       Operation *op = value.getDefiningOp();
-      if (isa_and_present<onnx::BroadcastOp>(op)) return true;
-      if (isa_and_present<onnx::ReshapeOp, onnx::TransposeOp>(op))
-        value = op->getOperand(0);
-      else if (isa_and_present<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1)))
-        value = op->getOperand(0);
-      else
-        return false;
+      if (!op || isa<onnx::BroadcastOp>(op)) return op;
+      if (!onnx::isRearrangement(op) && !isScaling(op)) return false;
+      value = op->getOperand(0);
     }
     return false;
   }
@@ -156,8 +153,7 @@ private:
   static bool isProductAlone(Value value) {
     while (Operation *op = value.getDefiningOp()) {
       if (isa<onnx::ContractOp>(op)) return true;
-      bool scaled = isa<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1));
-      if (!scaled && !isa<onnx::ReshapeOp>(op)) return false;
+      if (!isScaling(op) && !onnx::isAlias(op)) return false;
       value = op->getOperand(0);
     }
     return false;

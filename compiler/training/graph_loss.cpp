@@ -116,8 +116,7 @@ private:
     if (auto cast = dyn_cast<onnx::CastOp>(op)) {
       if (onnx::isFloatTensor(cast.getX()) && !onnx::isFloatTensor(value)) return {};
     } else if (!isa<onnx::NegOp, onnx::ReshapeOp>(op)) {
-      if (!isa<onnx::AddOp, onnx::SubOp, onnx::SumOp, onnx::ConcatOp, onnx::ReduceSumOp, onnx::BroadcastOp,
-               onnx::TransposeOp, onnx::SliceOp, onnx::WhereOp>(op))
+      if (!onnx::isSum(op) && !onnx::isMovement(op) && !isa<onnx::SubOp, onnx::ReduceSumOp, onnx::WhereOp>(op))
         return {};
       dividesAll = false;
     }

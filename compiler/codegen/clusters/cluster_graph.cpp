@@ -61,9 +61,8 @@ bool isBetweenStages(Operation *op) {
 
 // Is `ops` one that only looks at other elements, so that it costs nothing inside and little outside?
 bool isOnlyViews(ArrayRef<Operation *> ops) {
-  return llvm::all_of(ops, [](Operation *op) {
-    return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::ConstantOp, onnx::StopGradientOp>(op);
-  });
+  return llvm::all_of(
+      ops, [](Operation *op) { return onnx::isConstant(op) || (isView(op) && !isa<onnx::BroadcastOp>(op)); });
 }
 
 // The parameter whose rule (training/step_function.h) the op belongs to, "" for other ops. Ops that each user has for

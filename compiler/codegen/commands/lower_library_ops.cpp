@@ -87,7 +87,7 @@ struct WrittenGradient {
 // Where only the transpose of a gradient is read, the command writes that.
 WrittenGradient writtenGradient(Value gradient) {
   llvm::SmallVector<Value> moved{gradient};
-  while (moved.back().hasOneUse() && isa<onnx::TransposeOp, onnx::ReshapeOp>(*moved.back().user_begin()))
+  while (moved.back().hasOneUse() && onnx::isRearrangement(*moved.back().user_begin()))
     moved.push_back(moved.back().user_begin()->getResult(0));
   auto stridesIn = [&](size_t last) -> std::optional<llvm::SmallVector<int64_t, 6>> {
     llvm::SmallVector<int64_t, 6> strides = rowMajorStrides(shapeOf(moved[last]));
