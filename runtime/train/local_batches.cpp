@@ -49,7 +49,17 @@ Result<SampleRange> samplesReadBy(const plan::Plan &plan, const Executor &execut
 Result<std::vector<SampleRange>> samplesRead(const plan::Plan &plan, const Executor &executor) {
   std::vector<SampleRange> ranges;
   for (size_t shape = 0; shape < shapesOf(plan); ++shape) {
-    CLEAVE_ASSIGN_OR_RETURN(SampleRange range, samplesReadBy(plan, executor, routineOf(plan, "step", shape)));
+    const std::string routine = routineOf(plan, "step", shape);
+    CLEAVE_ASSIGN_OR_RETURN(SampleRange range, samplesReadBy(plan, executor, routine));
+    for (const plan::InputBinding *input : inputsOf(plan, routine))
+      if (const int64_t places = input->without_samples() ? 0
+                                                          : input->global_shape(static_cast<int>(input->sample_dim())) *
+                                                                microbatchesOf(plan, routine);
+          places > batchOf(plan, shape))
+        return inputError(
+            fmt::format("local batches: a step has {} places for {} samples; take a batch that divides over "
+                        "the devices and microbatches",
+                        places, batchOf(plan, shape)));
     ranges.push_back(range);
   }
   return ranges;

@@ -262,6 +262,8 @@ Status StepData::draw(Feeds &feeds, Sampler *order) {
   feeds.indices.clear(), feeds.counted = 0;
   if (order) feeds.before = order->state(), feeds.firstTurn = order->turn();
   const std::vector<Field> &known = fields.back();
+  const int64_t places = feeds.samples() * feeds.microbatches; // a training batch may have fewer samples
+  const int64_t batch = order == sampler.get() ? std::min(places, batchOf(source, feeds.shape)) : places;
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
     std::span<const int64_t> indices;
     for (const Feed &feed : feeds.inputs()) {
@@ -270,7 +272,8 @@ Status StepData::draw(Feeds &feeds, Sampler *order) {
         return inputError(
             fmt::format("no data for input '{}': the recipe has no `data` and none is given", known[feed.field].name));
       if (feed.withoutSamples) continue;
-      if (indices.empty()) indices = order->next(feed.samples); // every process takes them, whatever it reads
+      const int64_t wanted = std::clamp<int64_t>(batch - microbatch * feed.samples, 0, feed.samples);
+      if (indices.empty()) indices = order->next(feed.samples, wanted); // every process takes them, whatever it reads
       if (static_cast<int64_t>(indices.size()) != feed.samples)
         return inputError(
             fmt::format("inputs of different batch sizes ('{}' has {})", known[feed.field].name, feed.samples));

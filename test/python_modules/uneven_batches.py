@@ -78,4 +78,5 @@ def main():
     print("uneven batches: as expected")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -72,13 +72,12 @@ int64_t Sampler::take() {
   return sampleAt(source, static_cast<uint64_t>(drawn / source.samples), drawn % source.samples);
 }
 
-std::span<const int64_t> Sampler::next(int64_t count) {
-  const bool isNew = open == 0;
+std::span<const int64_t> Sampler::next(int64_t count, int64_t wanted) {
+  const bool isNew = open == 0 && wanted > 0;
   if (isNew) {
     if (isOver()) begin(now.epoch + 1);
     now.batch = open = batch;
   }
-  const int64_t wanted = std::min(count, open);
   counting = options.lastIsSmaller ? std::clamp<int64_t>(size - now.position, 0, wanted) : wanted;
   taken.clear();
   for (int64_t i = 0; i < counting; ++i) taken.push_back(take());

@@ -45,9 +45,10 @@ struct SamplerState {
 class Sampler {
 public:
   Sampler(int64_t size, SamplerOptions options); // size >= 1
-  // The indices of a microbatch of so many places, which the batch fills one after the other. Where they have more places
-  // than it has samples, its first one is in the rest. Valid until the next call.
-  std::span<const int64_t> next(int64_t count);
+  // The indices of a microbatch of so many places: the next `wanted` of the batch, and in the rest its first. All that are
+  // wanted of a batch are as many as it has. Valid until the next call.
+  std::span<const int64_t> next(int64_t count, int64_t wanted);
+  std::span<const int64_t> next(int64_t count) { return next(count, count); }
   // The steps from the next one on have so many samples. Not with groupOf.
   void setBatch(int64_t samples) { batch = samples; }
   // How many of those that next() gave last count, the leading ones; others fill the batch.
