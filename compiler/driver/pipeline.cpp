@@ -11,6 +11,7 @@
 #include "compiler/normalize/normalize.h"
 #include "compiler/partition/partition.h"
 #include "compiler/planner/pipeline/stage_plan.h"
+#include "compiler/specialize/batch_size_use.h"
 #include "compiler/specialize/step_shapes.h"
 #include "compiler/training/export_reference.h"
 #include "compiler/training/parameter_names.h"
@@ -233,6 +234,50 @@ normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
   return options;
 }
 
+// Whether a node makes values of the shape of another value.
+static bool readsExtents(ModuleOp module) {
+  return module
+      .walk([](onnx::NodeOp node) {
+        const StringRef op = node.getOpType();
+        return op == "Shape" || op == "Size" || op == "EyeLike" ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+void Pipeline::markBatchSizeUse(ModuleOp imported, normalize::NormalizeOptions options) {
+  std::vector<int64_t> sizes; // of other batches: microbatches, but not of one sample, where much is folded away
+  for (int64_t size = found.samples / 2; size > 1 && sizes.size() < 3; --size)
+    if (found.samples % size == 0) sizes.push_back(size);
+  sizes.push_back(found.samples + 1);
+  auto modelOf = [](ModuleOp of) { return of.lookupSymbol<func::FuncOp>("model"); };
+  std::vector<OwningOpRef<ModuleOp>> built; // of other sizes
+  BatchSizeUse use;
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  for (int64_t size : sizes) {
+    if (found.symbol.empty())
+      options.fixedBatch.samples = size;
+    else
+      options.dims[found.symbol] = size;
+    OwningOpRef<ModuleOp> other = imported.clone();
+    PassManager passes(&context);
+    addNormalizePasses(passes, options);
+    if (failed(configure(passes)) || failed(passes.run(*other))) continue; // no microbatch can have this size
+    SmallVector<ModuleOp> before{*module};
+    for (OwningOpRef<ModuleOp> &one : built) before.push_back(*one);
+    for (ModuleOp one : before) {
+      use = findBatchSizeUse(modelOf(one), modelOf(*other));
+      if (use.node.empty()) return;
+      if (use.isCertain) break;
+    }
+    if (use.isCertain) break;
+    built.push_back(std::move(other));
+  }
+  if (use.node.empty()) return;
+  onnx::lossMeetsAtAttr.set(module.get(), use.node);
+  noted.push_back("'" + use.node +
+                  "' computes with the number of samples in the batch: a microbatch has another number there");
+}
+
 Status Pipeline::buildStep(const StepOptions &step) {
   int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
@@ -254,7 +299,11 @@ Status Pipeline::buildStep(const StepOptions &step) {
   }
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Off) options.dropout = 0.0;
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
+  // A microbatch's step is built for a decision that was made at the whole batch, where this is known.
+  OwningOpRef<ModuleOp> imported;
+  if (microbatches == 1 && found.samples > 1 && readsExtents(*module)) imported = module->clone();
   CLEAVE_RETURN_IF_ERROR(run("normalize", [&](OpPassManager &passes) { addNormalizePasses(passes, options); }));
+  if (imported) markBatchSizeUse(*imported, options);
   CLEAVE_RETURN_IF_ERROR(noteResumed());
   TrainingOptions training{.microbatches = microbatches,
                            .lossOfBatch = step.lossOfBatch,

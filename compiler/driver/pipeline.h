@@ -82,6 +82,9 @@ private:
   Status locateBatch(const std::optional<Batch> &known = {});
   bool areApart(const Batch &batch);
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
+  // Marks the normalized model where it computes with the number of samples (compiler/specialize/batch_size_use.h).
+  // `imported`: the model before, `options`: as it was normalized.
+  void markBatchSizeUse(mlir::ModuleOp imported, normalize::NormalizeOptions options);
   // Named dimensions that have no size yet get this one. False: there are none.
   // (An unnamed one is named after its input: "x.0".)
   bool assumeSizes(normalize::NormalizeOptions &options, int64_t size);
