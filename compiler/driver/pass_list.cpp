@@ -29,6 +29,8 @@ void addNormalizePasses(OpPassManager &passes, const normalize::NormalizeOptions
   passes.addPass(normalize::createBindDimensions(std::move(sizes)));
   passes.addPass(normalize::createNormalizeNodes({options.batchNorm, options.dropout.value_or(-1)}));
   addCanonicalize(passes); // without shape arithmetic that folded away
+  passes.addPass(normalize::createRecognizeDropout({options.dropout.value_or(-1)}));
+  addCanonicalize(passes);
   passes.addPass(normalize::createResizeBatch({options.fixedBatch.exported, options.fixedBatch.samples}));
   addCanonicalize(passes);
   passes.addPass(normalize::createPushReshapes());

@@ -161,8 +161,6 @@ Status Pipeline::importModel() {
   for (std::string &warning : recipe::warnOfMergedNames(request.recipe, parameters))
     warned.push_back(std::move(warning));
   for (const std::string &note : onnx::notesAttr.of(module.get())) warned.push_back(note);
-  for (auto doubt : onnx::doubtsAttr.of(module.get()).getAsRange<DictionaryAttr>())
-    doubted.push_back(doubt.getAs<StringAttr>("text").str());
   tensorRoles = import_::tensorRoles(*module);
   source = onnx::sourceAttr.of(module.get())->str();
   digest = onnx::digestAttr.of(module.get())->str();
@@ -304,6 +302,8 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (microbatches == 1 && found.samples > 1 && readsExtents(*module)) imported = module->clone();
   CLEAVE_RETURN_IF_ERROR(run("normalize", [&](OpPassManager &passes) { addNormalizePasses(passes, options); }));
   if (imported) markBatchSizeUse(*imported, options);
+  for (auto doubt : onnx::doubtsAttr.of(module.get()).getAsRange<DictionaryAttr>())
+    doubted.push_back(doubt.getAs<StringAttr>("text").str());
   CLEAVE_RETURN_IF_ERROR(noteResumed());
   TrainingOptions training{.microbatches = microbatches,
                            .lossOfBatch = step.lossOfBatch,

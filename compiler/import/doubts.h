@@ -47,6 +47,8 @@ inline constexpr char
     computedOperand[] =
         "numbers that were computed from a parameter, perhaps, and that the exporter merged with an equal "
         "parameter: they do not train",
+    drawnMask[] = "a random mask that is no dropout: the recipe's `dropout` does not reach it, and evaluation draws it, "
+                  "too",
     shared[] = "read by several layers: one parameter, or several that began with equal numbers?";
 } // namespace doubts
 

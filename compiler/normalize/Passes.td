@@ -44,6 +44,23 @@ def NormalizeNodes : Pass<"normalize-nodes", "::mlir::ModuleOp"> {
   ];
 }
 
+def RecognizeDropout : Pass<"recognize-dropout", "::mlir::ModuleOp"> {
+  let summary = "masks that are drawn and multiplied in become dropout";
+  let description = [{
+    A bit that a uniform number is compared with, or floor(p + u), and what is computed of it and of one other value x:
+    where that is x / p with probability p, else 0, it is dropout of x, of elements, channels or whole samples. Alpha
+    dropout keeps mean 0 and variance 1. The form is that of the operator Dropout, which evaluation replaces by x.
+
+        %m = onnx.Cast (onnx.Less %u, 0.8) : tensor<8x16x1x1xf32>
+        %y = onnx.Mul %x, (onnx.Broadcast (onnx.Div %m, 0.8))
+        becomes
+        %y = onnx.Mul %x, (onnx.Where %m, 1.25, 0) {onnx.dropout}
+
+    A mask that is none of these is a doubt.
+  }];
+  let options = [Option<"dropout", "dropout", "double", "-1", "ratio of every dropout; negative: as exported">];
+}
+
 def ResizeBatch : Pass<"resize-batch", "::mlir::ModuleOp"> {
   let summary = "a model of a fixed batch for another number of samples";
   let description = [{

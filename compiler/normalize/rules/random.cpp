@@ -51,7 +51,8 @@ Values dropout(Node &n) {
   Value kept = n.b.binary<onnx::LessOp>(draw, n.b.scalar(draw, 1 - ratio));
   Value factor = n.b.where(kept, n.b.scalar(x, 1 / (1 - ratio)), n.b.scalar(x, 0));
   results[0] = n.b.mul(x, factor);
-  if (Operation *op = results[0].getDefiningOp()) onnx::dropoutAttr.set(op);
+  // Of ones, a mask of channels or samples, the factor is left: RecognizeDropout sees what it is multiplied with.
+  if (auto op = results[0].getDefiningOp<onnx::MulOp>(); op && op.getA() == x) onnx::dropoutAttr.set(op);
   if (results.size() > 1) results[1] = kept;
   return results;
 }
