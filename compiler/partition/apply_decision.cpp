@@ -35,6 +35,10 @@ private:
     return !cost || cost.getFlops() == 0;
   }
 
+  // Decisions are made at the whole batch. At a microbatch a Loop over samples is written out fewer times, a sum over one
+  // entry is folded away, and a factor of 1 is not: such an operation lies as what it reads and what reads it.
+  bool mayFoldOtherwise() const { return decision.microbatches > 1; }
+
   using NodeDecisions = llvm::StringMap<const planner::NodeDecision *>;
 
   LogicalResult readFile() {
@@ -58,7 +62,7 @@ private:
     for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
     place::nodesAttr.remove(module);
     for (const planner::NodeDecision &node : decision.nodes)
-      if (node.computes && !training::isOfLoss(node.node) && !found.contains(node.node) &&
+      if (node.computes && !mayFoldOtherwise() && !training::isOfLoss(node.node) && !found.contains(node.node) &&
           !found.contains(StringRef(node.node).rsplit(":+").first))
         return module.emitError("the decision names operation '")
                << node.node << "', and the step has none of that name";
@@ -71,7 +75,7 @@ private:
       auto known = nodes.find(named.name);
       if (known == nodes.end()) {
         const bool mayBeMetric = function.getName() != "final";
-        if (mayDiffer || mayBeMetric || !place::nodeAttr.isOn(named.op)) continue;
+        if (mayDiffer || mayBeMetric || mayFoldOtherwise() || !place::nodeAttr.isOn(named.op)) continue;
         return named.op->emitOpError("is '") << named.name << "', which the decision does not name";
       }
       found.insert(named.name);

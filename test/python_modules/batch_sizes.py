@@ -1,5 +1,7 @@
 """Models that compute with the number of samples in the batch: the loss is torch's, in one microbatch, and a note names the node.
-Where the batch is only an extent, or divides a sum over samples, microbatches are as ever."""
+Where the batch is only an extent, or divides a sum over samples, microbatches are as ever. A Loop over samples is written out as
+often as a microbatch has samples."""
+import copy
 import warnings
 
 import cleave
@@ -80,6 +82,19 @@ def main():
     blocks, x, labels = Blocks(), torch.randn(64, 64), torch.randint(5, (64,))
     losses(blocks, {**RECIPE, "dims": {"batch": 64}}, (x, labels), F.cross_entropy(blocks(x), labels).item(), True,
            cluster="cpu:4", mesh="pp=4")
+    ids, labels = torch.randint(20, (BATCH, 4)), torch.randint(5, (BATCH,))
+    for mode in ("mean", "sum", "max"):
+        module = nn.Sequential(nn.EmbeddingBag(20, 8, mode=mode), nn.Linear(8, 8), nn.Linear(8, 5))
+        wanted = F.cross_entropy(module(ids), labels).item()
+        for split in [{"cluster": "cpu:1", "microbatches": count} for count in (1, 2, 4, 8)] + [
+                {"cluster": "cpu:2", "mesh": "pp=2", "microbatches": 2}, {"cluster": "cpu:2", "mesh": "dp=2", "microbatches": 4}]:
+            plan = cleave.compile(module, RECIPE, example=(torch.zeros(2, 4, dtype=torch.long),), **split)
+            with cleave.Trainer(plan) as trainer:
+                got = [trainer.step(dict(zip(trainer.inputs, (ids, labels)))).loss for _ in range(2)]
+            trained = copy.deepcopy(module)
+            F.cross_entropy(trained(ids), labels).backward()
+            torch.optim.SGD(trained.parameters(), 0.1).step()
+            assert abs(got[0] - wanted) < 1e-5 and abs(got[1] - F.cross_entropy(trained(ids), labels).item()) < 1e-5, (mode, split)
     print("batch sizes: as expected")
 
 
