@@ -163,7 +163,8 @@ Status SearchSpace::whyNothing() const {
                           constraints.schedule ? " with --schedule " + *constraints.schedule : "");
   }
   return {ErrorKind::Usage,
-          fmt::format("{} can be cut into at most {} pipeline stages, an operation with a weight in each{}",
+          fmt::format("{} can be cut into at most {} pipeline stages, an operation with a weight that is not frozen in "
+                      "each{}",
                       problem.name.empty() ? "the model" : problem.name, units, asked)};
 }
 
