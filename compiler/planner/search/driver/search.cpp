@@ -94,6 +94,24 @@ Status noPlan(const SearchCase &asked, const Outcome &outcome, double leastBytes
                       bytesText(usableMemory(asked.cluster)))};
 }
 
+// Flags of what the split does not have; presets fix them for meshes of all sizes.
+void noteIdleFlags(const Constraints &constraints, Decision &decision) {
+  if (!constraints.like.empty()) return;
+  if (constraints.schedule && decision.stages < 2)
+    decision.notes.push_back(fmt::format("--schedule {} has no effect: this split has no pipeline stages (--mesh pp=N "
+                                         "asks for them)",
+                                         *constraints.schedule));
+  if (constraints.mustSplitSequence && decision.mesh.axisSize("tp") < 2)
+    decision.notes.push_back("--sequence-parallel has no effect: it splits over tp, and this split has none (--mesh "
+                             "tp=N asks for it)");
+  int64_t divided = 1;
+  for (const std::string &axis : decision.zeroAxes) divided *= decision.mesh.axisSize(axis);
+  if (constraints.zero.value_or(0) > 0 && divided < 2)
+    decision.notes.push_back(fmt::format("--zero {} has no effect: it divides over dp, and this split has one device "
+                                         "there (--mesh dp=N asks for more)",
+                                         *constraints.zero));
+}
+
 void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decision) {
   const ProblemFacts &facts = asked.facts;
   decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
@@ -101,6 +119,7 @@ void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decisio
     decision.notes.push_back("samples of a batch can meet at '" + facts.samplesMeetAt +
                              "' (as in batch statistics, or where the number of samples is a factor): the search keeps "
                              "the batch in one microbatch; with --microbatches N only the samples of a microbatch meet");
+  noteIdleFlags(asked.constraints, decision);
   noteGatheredAttention(asked.problem, facts.sequence, *outcome.best->model, decision.notes);
   noteRepeatedWork(asked.problem, decision);
 }
