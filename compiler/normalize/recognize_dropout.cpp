@@ -25,12 +25,12 @@ struct Draw {
 
 // What one random bit decides, element by element.
 struct Masked {
-  Value source;             // the draw of the bit
-  Value mask;               // of the same shape
-  Linear maskValues;        // scale: where the bit is set, shift: where it is not
-  double probability = 0;   // of a set bit
-  Value x;                  // null: a mask alone
-  Linear ifSet, ifNot;      // of x
+  Value source;           // the draw of the bit
+  Value mask;             // of the same shape
+  Linear maskValues;      // scale: where the bit is set, shift: where it is not
+  double probability = 0; // of a set bit
+  Value x;                // null: a mask alone
+  Linear ifSet, ifNot;    // of x
 };
 
 bool isNear(double a, double b) { return std::abs(a - b) <= 1e-4 * std::max({1.0, std::abs(a), std::abs(b)}); }
@@ -47,9 +47,9 @@ std::optional<double> numberOf(Value value) {
 // Dropout of any form: x / p where the bit is set, else 0; or alpha dropout, after which numbers of mean 0 and variance
 // 1 have the same: a x + b, else b - a alpha.
 struct Dropout {
-  double kept = 1;   // the probability
+  double kept = 1; // the probability
   bool keepsSet = true;
-  double alpha = 0;  // 0: plain
+  double alpha = 0; // 0: plain
 };
 
 std::optional<Dropout> dropoutOf(const Masked &value) {
@@ -133,15 +133,16 @@ private:
       const bool isBit = draw.of.scale == 1 && draw.of.shift > 0 && draw.of.shift < 1;
       return isBit ? bit(draw, draw.of.shift) : std::nullopt;
     }
-    const bool keepsDraw = isa<onnx::CastOp, onnx::BroadcastOp, onnx::ReshapeOp, onnx::TransposeOp>(op) &&
-                           isFloatTensor(result);
+    const bool keepsDraw =
+        isa<onnx::CastOp, onnx::BroadcastOp, onnx::ReshapeOp, onnx::TransposeOp>(op) && isFloatTensor(result);
     if (keepsDraw) draws[result] = Draw(draws.lookup(op.getOperand(0)));
     if (!isa<onnx::AddOp, onnx::SubOp, onnx::MulOp, onnx::DivOp>(op)) return std::nullopt;
     const bool isSecond = draws.contains(op.getOperand(1));
     auto number = numberOf(op.getOperand(isSecond ? 0 : 1));
     if (!number || (isSecond && isa<onnx::DivOp>(op))) return std::nullopt;
     Draw draw = draws.lookup(op.getOperand(isSecond ? 1 : 0));
-    draw.of = combined(op, isSecond ? Linear{0, *number} : draw.of, isSecond ? draw.of : Linear{0, *number}).value_or(Linear());
+    draw.of = combined(op, isSecond ? Linear{0, *number} : draw.of, isSecond ? draw.of : Linear{0, *number})
+                  .value_or(Linear());
     if (draw.of.scale != 0) draws[result] = draw;
     return std::nullopt;
   }
@@ -193,7 +194,8 @@ private:
         made.mask = result;
         made.maskValues = {made.ifSet.shift, made.ifNot.shift};
       }
-      const bool isBit = (made.ifSet.shift == 0 || made.ifSet.shift == 1) && (made.ifNot.shift == 0 || made.ifNot.shift == 1);
+      const bool isBit =
+          (made.ifSet.shift == 0 || made.ifSet.shift == 1) && (made.ifNot.shift == 0 || made.ifNot.shift == 1);
       return isFloatTensor(result) || isBit ? std::optional(made) : std::nullopt;
     }
     if (isa<onnx::NotOp>(op)) {
@@ -211,7 +213,8 @@ private:
       made = known->second;
       auto a = branchesOf(op.getOperand(1), made, x), b = branchesOf(op.getOperand(2), made, x);
       if (!a || !b) return std::nullopt;
-      const Linear set = made.ifSet.shift != 0 ? a->ifSet : b->ifSet, none = made.ifNot.shift != 0 ? a->ifNot : b->ifNot;
+      const Linear set = made.ifSet.shift != 0 ? a->ifSet : b->ifSet,
+                   none = made.ifNot.shift != 0 ? a->ifNot : b->ifNot;
       made.x = x, made.ifSet = set, made.ifNot = none;
       return made;
     }
@@ -258,7 +261,8 @@ private:
     };
     Value y = created(onnx::MulOp::create(builder, op.getLoc(), x.getType(), x, choose(a, 0)));
     if (alpha != 0)
-      y = created(onnx::AddOp::create(builder, op.getLoc(), x.getType(), y, choose(alpha * a * (1 - p), -alpha * a * p)));
+      y = created(
+          onnx::AddOp::create(builder, op.getLoc(), x.getType(), y, choose(alpha * a * (1 - p), -alpha * a * p)));
     result.replaceAllUsesWith(y);
   }
 
@@ -309,8 +313,8 @@ private:
     if (ArrayAttr known = onnx::doubtsAttr.of(getOperation())) all.append(known.begin(), known.end());
     for (const import_::DoubtsOfKind &kind : import_::byKind(found)) {
       SmallVector<StringRef> names(kind.tensors.begin(), kind.tensors.end());
-      all.push_back(b.getDictionaryAttr({b.getNamedAttr("tensors", b.getStrArrayAttr(names)),
-                                         b.getNamedAttr("text", b.getStringAttr(kind.text))}));
+      all.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("tensors", b.getStrArrayAttr(names)), b.getNamedAttr("text", b.getStringAttr(kind.text))}));
     }
     onnx::doubtsAttr.set(getOperation(), b.getArrayAttr(all));
   }

@@ -2,9 +2,9 @@
 #include "compiler/normalize/constants.h"
 #include "compiler/training/sample_place.h"
 #include "dialects/onnx/Onnx.h"
+#include <cstring>
 #include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/STLExtras.h>
-#include <cstring>
 
 using namespace mlir;
 namespace cleave {
@@ -128,9 +128,11 @@ private:
   }
 
   static bool haveSameAttributes(Operation *op, Operation *other) {
+    // These are the result's, which hasSameExtents compares.
     auto isExtent = [](NamedAttribute attribute) {
       const StringRef name = attribute.getName();
-      return name == "shape" || name == "global_shape" || isa<TypeAttr>(attribute.getValue());
+      return name == "shape" || name == "global_shape" || name == "input_shape" || name == "sizes" ||
+             isa<TypeAttr>(attribute.getValue());
     };
     DictionaryAttr others = other->getAttrDictionary();
     return llvm::all_of(op->getAttrDictionary(), [&](NamedAttribute attribute) {
@@ -142,7 +144,17 @@ private:
   bool hasSameExtents(Value value, Value other) const {
     auto type = dyn_cast<RankedTensorType>(value.getType()), otherType = dyn_cast<RankedTensorType>(other.getType());
     const auto place = places.lookup(value);
-    if (!type || !otherType || !place) return true;
+    if (!type || !otherType) return true;
+    if (auto slice = value.getDefiningOp<onnx::SliceOp>(); slice && !place) { // so many rows of a table
+      auto otherSlice = other.getDefiningOp<onnx::SliceOp>();
+      auto from = cast<RankedTensorType>(slice.getX().getType());
+      auto otherFrom = cast<RankedTensorType>(otherSlice.getX().getType());
+      for (int64_t d = 0; d < type.getRank(); ++d)
+        if (type.getDimSize(unsigned(d)) != otherType.getDimSize(unsigned(d)) &&
+            from.getDimSize(unsigned(d)) == otherFrom.getDimSize(unsigned(d)))
+          return false;
+    }
+    if (!place) return true;
     if (type.getRank() != otherType.getRank()) return false;
     for (int64_t d = 0; d < type.getRank(); ++d) {
       const int64_t size = type.getDimSize(unsigned(d)), otherSize = otherType.getDimSize(unsigned(d));

@@ -38,8 +38,10 @@ LOGITS = {  # name: (of the layer and its input, whether it computes with the nu
     "elements": (lambda l, x: l(x) * (x.numel() / 64), True),
     "table": (lambda l, x: l(x) * torch.linspace(0, 1, x.shape[0])[:, None], True),
     "rows": (lambda l, x: l(x) + l.weight.sum() * torch.ones(x.shape[0]).sum(), True),
+    "places": (lambda l, x: l(x) + l.weight.flatten()[:x.shape[0], None], True),
     "zeros": (lambda l, x: l(x) + torch.zeros(x.shape[0], 5), False),
     "column": (lambda l, x: torch.cat([l(x), torch.ones(x.shape[0], 1)], 1), False),
+    "slices": (lambda l, x: torch.cat([l(x)[:, 2:], l(x)[:, :2]], 1), False),
     "flat": (lambda l, x: l(x).reshape(x.shape[0] * 5).reshape(x.shape[0], 5), False),
 }
 SUMS = {  # losses that the graph computes

@@ -116,9 +116,10 @@ void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decisio
   const ProblemFacts &facts = asked.facts;
   decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
   if (!facts.samplesMeetAt.empty() && !asked.constraints.microbatches)
-    decision.notes.push_back("samples of a batch can meet at '" + facts.samplesMeetAt +
-                             "' (as in batch statistics, or where the number of samples is a factor): the search keeps "
-                             "the batch in one microbatch; with --microbatches N only the samples of a microbatch meet");
+    decision.notes.push_back(
+        "samples of a batch can meet at '" + facts.samplesMeetAt +
+        "' (as in batch statistics, or where the number of samples is a factor): the search keeps "
+        "the batch in one microbatch; with --microbatches N only the samples of a microbatch meet");
   noteIdleFlags(asked.constraints, decision);
   noteGatheredAttention(asked.problem, facts.sequence, *outcome.best->model, decision.notes);
   noteRepeatedWork(asked.problem, decision);
