@@ -6,6 +6,7 @@ import tempfile
 
 from cleave._tool import CleaveError, alone, run_tool
 from cleave.check import ImportMismatch, check_import
+from cleave.check.recipes import batch_of, read_recipe
 from cleave.export import export
 from cleave.reports import Comparison, Report
 
@@ -13,18 +14,34 @@ from cleave.reports import Comparison, Report
 CHECKED_PARAMETERS = 50_000_000  # modules up to this size are checked unless check=False: seconds, and five copies in memory
 
 
-def _exported(model, example, weights, folder):
+def _exported(model, example, weights, folder, recipe):
     """The path of an ONNX model; a torch module is exported, with a batch that the recipe chooses."""
     if isinstance(model, (str, os.PathLike)):
         return model
     import torch
+    from cleave.export.batch_sizes import has_batch, worded
     if not isinstance(model, torch.nn.Module):
         raise CleaveError(f"a model is a path or a torch.nn.Module, not {type(model).__name__}", 2)
     if example is None:
         raise CleaveError("a torch module needs `example`: a tuple of inputs to export it with", 2)
     path = pathlib.Path(folder, "model.onnx")
-    export(model, example, path, weights=weights)
+    sizes = _batches(recipe)
+    right = export(model, example, path, weights=weights, batch=sizes[0] if sizes else None).get("batches")
+    wrong = [size for size in sizes if not has_batch(right, size)]
+    if wrong:
+        raise CleaveError(f"forward takes another way for a batch of {wrong[0]} than for one of {sizes[0]}, and a plan has one way: "
+                          f"its export is for batches of {worded(right)}", 1)
     return path
+
+
+def _batches(recipe):
+    """The batch sizes of a recipe's steps, `dims.batch` first; none where it cannot be read: the compilation tells why."""
+    try:
+        recipe = read_recipe(recipe)
+        sizes = [recipe, *({"dims": stage} for stage in recipe.get("ramp") or [])]
+        return [size for size in map(batch_of, sizes) if size] if batch_of(recipe) else []
+    except Exception:
+        return []
 
 
 def _import_check(module, example, path, recipe):
@@ -91,7 +108,7 @@ def compile(model, recipe, cluster, path=None, example=None, check=None, weights
     path = pathlib.Path(path or pathlib.Path(folder.name, "model.plan"))
     if check and not weights:
         raise CleaveError("check=True computes a step of the module, and weights=False leaves its weights out", 2)
-    file, result, failure = _exported(model, example, weights, path.parent), None, None
+    file, result, failure = _exported(model, example, weights, path.parent, recipe), None, None
     if file is not model and weights and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
         with alone():
             result, failure = _import_check(model, example, file, recipe)
@@ -111,7 +128,7 @@ def estimate(model, recipe, cluster, example=None, weights=True, **split):
     """The Report of the best split, without compiling; of several clusters a Comparison. `model`, `example` and `weights` are
     those of `compile`."""
     with tempfile.TemporaryDirectory() as scratch:
-        model, recipe = _exported(model, example, weights, scratch), _recipe(recipe, scratch)
+        model, recipe = _exported(model, example, weights, scratch, recipe), _recipe(recipe, scratch)
         clusters = [cluster] if isinstance(cluster, (str, os.PathLike)) else list(cluster)
         text = run_tool("estimate", model, *clusters[1:], "--recipe", recipe, "--cluster", clusters[0], "--json",
                         *_flags(split))

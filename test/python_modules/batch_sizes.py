@@ -1,104 +1,89 @@
-"""Models that compute with the number of samples in the batch: the loss is torch's, in one microbatch, and a note names the node.
-Where the batch is only an extent, or divides a sum over samples, microbatches are as ever. A Loop over samples is written out as
-often as a microbatch has samples."""
-import copy
+"""Modules that compute differently for some batch sizes: a step has PyTorch's loss for the recipe's batch, or is refused."""
+import sys
+import tempfile
 import warnings
 
 import cleave
 import torch
+from cleave.export.batch_sizes import has_batch, worded
+from refused import refused
 from torch import nn
 from torch.nn import functional as F
 
-BATCH = 8
-RECIPE = {"dims": {"batch": BATCH}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}}
 
-
-class Head(nn.Module):
-    def __init__(self, of):
+class Net(nn.Module):
+    def __init__(self, compute):
         super().__init__()
-        self.l, self.of = nn.Linear(6, 5), of
-
-    def forward(self, *inputs):
-        return self.of(self.l, *inputs)
-
-
-class Blocks(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.l, self.h = nn.ModuleList([nn.Linear(64, 64) for _ in range(8)]), nn.Linear(64, 5)
+        self.fc, self.compute = nn.Linear(8, 5), compute
 
     def forward(self, x):
-        for l in self.l:
-            x = x + l(x).relu() * x.shape[0] / 64
-        return self.h(x)
+        return self.compute(self.fc, x)
 
 
-LOGITS = {  # name: (of the layer and its input, whether it computes with the number of samples)
-    "times": (lambda l, x: l(x) * x.shape[0], True),
-    "elements": (lambda l, x: l(x) * (x.numel() / 64), True),
-    "table": (lambda l, x: l(x) * torch.linspace(0, 1, x.shape[0])[:, None], True),
-    "rows": (lambda l, x: l(x) + l.weight.sum() * torch.ones(x.shape[0]).sum(), True),
-    "places": (lambda l, x: l(x) + l.weight.flatten()[:x.shape[0], None], True),
-    "zeros": (lambda l, x: l(x) + torch.zeros(x.shape[0], 5), False),
-    "column": (lambda l, x: torch.cat([l(x), torch.ones(x.shape[0], 1)], 1), False),
-    "slices": (lambda l, x: torch.cat([l(x)[:, 2:], l(x)[:, :2]], 1), False),
-    "flat": (lambda l, x: l(x).reshape(x.shape[0] * 5).reshape(x.shape[0], 5), False),
+def times(condition):
+    return lambda fc, x: fc(x) * (3 if condition(x) else 1)
+
+
+# name: (the recipe's batch, forward)
+FORWARDS = {
+    "one size": (8, times(lambda x: x.shape[0] == 8)),
+    "odd sizes": (7, times(lambda x: x.shape[0] % 2)),
+    "more than 4": (8, times(lambda x: x.shape[0] > 4)),
+    "at most 4": (3, times(lambda x: x.shape[0] <= 4)),
+    "some sizes": (16, times(lambda x: x.shape[0] in (8, 16))),
+    "as many numbers": (8, times(lambda x: x.numel() == 64)),
+    "an int": (8, times(lambda x: int(x.shape[0]) == 8)),
+    "len": (8, times(lambda x: len(x) == 8)),
+    "a loop": (8, lambda fc, x: torch.stack([fc(x[at]) for at in range(x.shape[0])])),
+    "pairs": (8, lambda fc, x: fc(x.view(-1, 2, 8)).view(-1, 5)),
 }
-SUMS = {  # losses that the graph computes
-    "penalty": (lambda l, x, y: ((l(x) - y) ** 2).sum() + 0.1 * x.shape[0] * (l.weight**2).sum(), True),
-    "constant": (lambda l, x, y: ((l(x) - y) ** 2).sum() / x.shape[0] + x.shape[0], True),
-    "mean": (lambda l, x, y: ((l(x) - y) ** 2).sum() / x.shape[0], False),
-    "mse": (lambda l, x, y: F.mse_loss(l(x), y), False),
+# Where the exported graph has not the way of the size.
+REFUSED = {
+    "one": (1, times(lambda x: x.shape[0] == 1)),
+    "a table": (8, times(lambda x: {8: 1}.get(x.shape[0]))),
 }
 
 
-def losses(module, recipe, inputs, wanted, isUsed, **split):
-    example = tuple(torch.zeros(2, *value.shape[1:]) for value in inputs if value.is_floating_point())
-    plan = cleave.compile(module, recipe, example=example, **split)
-    report = plan.report().data
-    told = any("computes with the number of samples" in note for note in report["notes"])
-    assert told == isUsed, report["notes"]
-    if isUsed and "microbatches" not in split:
-        assert report["microbatches"] == 1, report["microbatches"]
-    with cleave.Trainer(plan) as trainer:
-        got = trainer.step(dict(zip(trainer.inputs, inputs))).loss
-    isSame = abs(got - wanted) < 1e-5 * max(1, abs(wanted))
-    assert isSame or (isUsed and split.get("microbatches", 1) > 1), (got, wanted)
-    if isUsed and split.get("microbatches", 1) > 1:
-        assert any("can meet at" in note for note in report["notes"]), report["notes"]
+def recipe(batch, **more):
+    return {"dims": {"batch": batch}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}, **more}
+
+
+def losses(batch, compute, example):
+    """(PyTorch's loss, Cleave's)."""
+    torch.manual_seed(0)
+    module, x, labels = Net(compute), torch.randn(batch, 8), torch.randint(0, 5, (batch,))
+    want = float(F.cross_entropy(module(x), labels).detach())
+    with cleave.Trainer(cleave.compile(module, recipe(batch), "cpu:1", example=(torch.zeros(example, 8),))) as trainer:
+        return want, trainer.step({"x": x, "labels": labels}).loss
+
+
+def exported(compute, **options):
+    with tempfile.TemporaryDirectory() as folder:
+        return cleave.export(Net(compute), (torch.zeros(2, 8),), f"{folder}/m.onnx", **options).get("batches")
 
 
 def main():
     warnings.filterwarnings("ignore")
-    torch.manual_seed(0)
-    x, y, labels = torch.randn(BATCH, 6), torch.randn(BATCH, 5), torch.randint(5, (BATCH,))
-    for of, isUsed in LOGITS.values():
-        module = Head(of)
-        wanted = F.cross_entropy(module(x), labels).item()
-        for split in ({"cluster": "cpu:1"}, {"cluster": "cpu:1", "microbatches": 2}):
-            losses(module, RECIPE, (x, labels), wanted, isUsed, **split)
-    for of, isUsed in SUMS.values():
-        module = Head(of)
-        for split in ({"cluster": "cpu:1"}, {"cluster": "cpu:1", "microbatches": 2}, {"cluster": "cpu:2", "mesh": "dp=2"}):
-            losses(module, {**RECIPE, "loss": {"kind": "output"}}, (x, y), module(x, y).item(), isUsed, **split)
-    blocks, x, labels = Blocks(), torch.randn(64, 64), torch.randint(5, (64,))
-    losses(blocks, {**RECIPE, "dims": {"batch": 64}}, (x, labels), F.cross_entropy(blocks(x), labels).item(), True,
-           cluster="cpu:4", mesh="pp=4")
-    ids, labels = torch.randint(20, (BATCH, 4)), torch.randint(5, (BATCH,))
-    for mode in ("mean", "sum", "max"):
-        module = nn.Sequential(nn.EmbeddingBag(20, 8, mode=mode), nn.Linear(8, 8), nn.Linear(8, 5))
-        wanted = F.cross_entropy(module(ids), labels).item()
-        for split in [{"cluster": "cpu:1", "microbatches": count} for count in (1, 2, 4, 8)] + [
-                {"cluster": "cpu:2", "mesh": "pp=2", "microbatches": 2}, {"cluster": "cpu:2", "mesh": "dp=2", "microbatches": 4}]:
-            plan = cleave.compile(module, RECIPE, example=(torch.zeros(2, 4, dtype=torch.long),), **split)
-            with cleave.Trainer(plan) as trainer:
-                got = [trainer.step(dict(zip(trainer.inputs, (ids, labels)))).loss for _ in range(2)]
-            trained = copy.deepcopy(module)
-            F.cross_entropy(trained(ids), labels).backward()
-            torch.optim.SGD(trained.parameters(), 0.1).step()
-            assert abs(got[0] - wanted) < 1e-5 and abs(got[1] - F.cross_entropy(trained(ids), labels).item()) < 1e-5, (mode, split)
+    for name, (batch, compute) in FORWARDS.items():
+        for example in (2, batch):
+            want, loss = losses(batch, compute, example)
+            assert abs(loss - want) < 1e-5 * want, (name, example, loss, want)
+    for name, (batch, compute) in REFUSED.items():
+        refused(lambda: losses(batch, compute, 2), "does not train as the module does")
+    ramp = recipe(8, ramp=[{"until": 2, "batch": 4}])
+    refused(lambda: cleave.compile(Net(FORWARDS["more than 4"][1]), ramp, "cpu:1", example=(torch.zeros(2, 8),)),
+            "another way for a batch of 4 than for one of 8", "batches of 5 and more")
+
+    assert exported(lambda fc, x: fc(x)) is None
+    assert exported(FORWARDS["one size"][1]) == [[1, 7, 1], [9, None, 1]]
+    assert exported(FORWARDS["odd sizes"][1]) == [[2, None, 2]]
+    assert exported(FORWARDS["odd sizes"][1], batch=7) == [[1, None, 2]]
+    assert exported(times(lambda x: x.shape[0] > 100_000)) == [[1, 100_000, 1]]
+    assert exported(FORWARDS["a loop"][1], batch=8) == [[8, 8, 1]]
+    assert worded([[1, 7, 1], [10, None, 2]]) == "1 to 7, 10, 12, 14 and so on"
+    assert [size for size in range(12) if has_batch([[1, 3, 1], [6, None, 2]], size)] == [1, 2, 3, 6, 8, 10]
     print("batch sizes: as expected")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

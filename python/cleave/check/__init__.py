@@ -38,12 +38,13 @@ class ImportCheck:
         return f"loss {self.loss:.5g} in both (relative {self.loss_error:.0e}); {self.gradients} gradients agree{worst}{dropouts}"
 
 
-def check_import(module, model_or_plan, batch=None, recipe=None, *, example=None, accept=(), size=4):
+def check_import(module, model_or_plan, batch=None, recipe=None, *, example=None, accept=(), size=None):
     """Raises ImportMismatch where the file trains differently from the module; else the ImportCheck.
 
     model_or_plan: an .onnx file, a plan's path or a Plan; a plan has a recipe. batch: {input: array} with the labels, by the
-    plan's input names; without one random numbers, `size` samples, like the example's. example: the inputs of forward, which
-    a batch may replace; without both, random numbers of the file's shapes. accept: globs of tensors whose differences are known.
+    plan's input names; without one random numbers, `size` samples, like the example's: 4, or the recipe's `dims.batch` where it
+    is smaller or forward takes another way for 4. example: the inputs of forward, which a batch may replace; without both, random
+    numbers of the file's shapes. accept: globs of tensors whose differences are known.
     """
     try:
         import onnx  # noqa: F401

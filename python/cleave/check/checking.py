@@ -13,20 +13,35 @@ from cleave.check.cleave_side import CleaveSide
 from cleave.check.differences import Comparison
 from cleave.check.losses import label_names, losses_in, outputs_of
 from cleave.check.random_batch import inputs_of_file, random_inputs, random_labels
-from cleave.check.recipes import gradient_recipe, left_out, parse, read_recipe
+from cleave.check.recipes import batch_of, gradient_recipe, left_out, parse, read_recipe
 from cleave.check.torch_side import TorchSide
+from cleave.export.batch_sizes import has_batch
 from cleave.export.example import Example
 from cleave.export.graph import Graph
 from cleave.export.statement import read
 from cleave.export.training_form import active_dropouts
 
+SAMPLES = 4
+TRACED_SAMPLES = 64  # a trace hides which sizes it distinguishes: up to this batch all samples are checked
+
 
 class Checking:
     def __init__(self, module, model_or_plan, recipe, example, size):
-        self.module, self.example, self.size = module, example, size
+        self.module, self.example = module, example
         self.path, self.recipe = _model_and_recipe(model_or_plan, recipe)
         self.graph = Graph(onnx.load(str(self.path), load_external_data=False), self.path.parent)
         self.stated = read(self.graph.model)
+        self.size = size or self._size()
+
+    def _size(self):
+        """Few samples where they take the same way through forward as the recipe's batch, else that many."""
+        stated = self.stated or {}
+        right, trained = stated.get("batches"), batch_of(self.recipe)
+        if trained is None:
+            return SAMPLES if has_batch(right, SAMPLES) else right[0][0]
+        by_trace = not stated.get("exporter", "").endswith("dynamo") and trained <= TRACED_SAMPLES
+        is_same = has_batch(right, SAMPLES) and has_batch(right, trained)
+        return min(SAMPLES, trained) if is_same and not by_trace else trained
 
     def run(self, batch, accepted):
         side = TorchSide(self.module)

@@ -27,6 +27,12 @@ def parse(text):
     return yaml.safe_load(text) or {}
 
 
+def batch_of(recipe):
+    """The recipe's `dims.batch`, or None."""
+    batch = (recipe.get("dims") or {}).get("batch")
+    return batch if isinstance(batch, int) and batch > 0 else None
+
+
 def gradient_recipe(recipe, batch, stated):
     """What shows the gradients. `stated`: the module's statement says what trains, and the recipe's choice does not matter."""
     kept = {key: recipe[key] for key in KEPT if key in recipe and not (stated and key in ("trainable", "frozen"))}

@@ -53,13 +53,6 @@ def _exported(module, example, dimension):
     return program
 
 
-def batches(program):
-    """The largest batch that the program is for, or None where any is right."""
-    bounds = [int(bound.upper) for bound in program.range_constraints.values() if getattr(bound.upper, "is_Integer", False)
-              or isinstance(bound.upper, int)]
-    return min((bound for bound in bounds if bound < 1 << 31), default=None)
-
-
 def translated(program, path):
     """Writes the program's ONNX graph, with external data where it is large. Returns the program as it was written."""
     tensors = list(program.state_dict.values())

@@ -26,6 +26,7 @@ class Example:
         self._map(lambda leaf: leaf.detach().clone())  # torch.export takes one tensor given twice for one input
         sized = [leaf for leaf in leaves if leaf.dim() > 0]
         self.batch = sized[0].shape[0] if sized else None
+        self._batched = [leaf.dim() > 0 and leaf.shape[0] == self.batch for leaf in leaves]  # in the order of tensors()
         if self.batch == 1:
             self._map(lambda leaf: leaf.repeat(2, *[1] * (leaf.dim() - 1)) if self.is_batched(leaf) else leaf)
             self.batch = 2
@@ -38,7 +39,8 @@ class Example:
         return [leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)]
 
     def is_batched(self, leaf):
-        return isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.shape[0] == self.batch
+        """Whether a tensor of the example counts samples: one of another size stays as it is when the batch is resized."""
+        return any(own is leaf and batched for own, batched in zip(self.tensors(), self._batched))
 
     def bound(self, module):
         """The arguments by name of `forward`, in its order."""
@@ -72,7 +74,7 @@ class Example:
     def mapped(self, change):
         """The example with `change` of each tensor."""
         other = Example.__new__(Example)
-        other.args, other.kwargs, other.batch = self.args, self.kwargs, self.batch
+        other.args, other.kwargs, other.batch, other._batched = self.args, self.kwargs, self.batch, self._batched
         other._map(change)
         return other
 

@@ -7,6 +7,7 @@ import torch
 
 from cleave._tool import CleaveError
 from cleave.export import dynamo, torchscript
+from cleave.export.batch_sizes import batch_sizes, has_batch, worded
 from cleave.export.example import Example
 from cleave.export.forms import exportable, flat_outputs, norms, train, unchanged
 from cleave.export.graph import Graph
@@ -18,10 +19,11 @@ from cleave.export.weightless import fake_parameters, refuse_meta
 
 
 class Making:
-    def __init__(self, module, example, kwargs, path, dynamic, exporter, weights):
+    def __init__(self, module, example, kwargs, path, dynamic, exporter, weights, batch):
         self.module, self.path, self.exporter, self.weights = module, path, exporter, weights
-        self.example, self.dynamic = Example(example, kwargs), dynamic
+        self.example, self.dynamic, self.batch = Example(example, kwargs), dynamic, batch
         self.remarks, self.lost, self.facts = [], [], None
+        self.batches = None  # the sizes that the graph is right for, as batch_sizes.py writes them
 
     def run(self, input_names, output_names):
         module = self.module
@@ -53,7 +55,10 @@ class Making:
             active = active_dropouts(graph)
             if self.weights:
                 self._refuse_dropouts(active, draws)
-            statement = make(module, tensors, held, norms(module), active, self.lost, self.remarks, self.exporter)
+            if self.batches is not None:
+                self.remarks.append("forward takes another way for other batch sizes: exported for batches of "
+                                    f"{worded(self.batches)}" + ("" if self.batch else "; batch=N exports it for N"))
+            statement = make(module, tensors, held, norms(module), active, self.lost, self.remarks, self.exporter, self.batches)
         write(graph.model, statement)
         onnx.save(graph.model, str(self.path))
         return statement
@@ -68,27 +73,74 @@ class Making:
         failures = []
         for exporter, dynamic in self._ways():
             try:
-                if exporter == "dynamo":
-                    program = dynamo.traced(self.module, self.example, dynamic)
-                    self.facts = dynamo.Facts(dynamo.translated(program, path))
-                    largest = dynamo.batches(program)
-                    if largest:
-                        self.remarks.append(f"forward asks for the size of the batch: exported for batches up to {largest}")
-                else:
-                    self.facts = None
-                    names = self.example.names(self.module)
-                    with unchanged(self.module):  # tracing runs the module
-                        torchscript.translated(self.module, self.example, names, path, dynamic)
+                example, self.batches = self._by_dynamo(path, dynamic) if exporter == "dynamo" else \
+                    self._by_torchscript(path, dynamic)
             except Exception as error:  # exporters raise what they like
                 failures.append(f"{'torch.export' if exporter == 'dynamo' else 'TorchScript'}: {first_line(error)}")
                 continue
+            self.example = example
             if dynamic != self.dynamic:
-                self.remarks.append(f"exported for a batch of {self.example.batch} alone: {failures[0]}")
+                self.remarks.append(f"exported for a batch of {example.batch} alone: {failures[0]}")
             elif failures:
                 self.remarks.append(f"exported by TorchScript, since another way failed: {failures[0]}")
             self.exporter, self.dynamic = exporter, dynamic
             return
         raise CleaveError(f"{type(self.module).__name__} cannot be exported: {'; '.join(dict.fromkeys(failures))}", 1)
+
+    def _examples(self, dynamic):
+        """The example, and the one of the training's batch, for a forward that distinguishes the sizes."""
+        trained = [self.example.resized(self.batch)] if self.batch and self.example.batch not in (None, self.batch) else []
+        return [self.example, *trained] if dynamic else trained or [self.example]
+
+    def _by_dynamo(self, path, dynamic):
+        """(the example that was traced, the batch sizes that the graph is right for)."""
+        for example in self._examples(dynamic):
+            program = dynamo.traced(self.module, example, dynamic)
+            right = batch_sizes(program, example) if dynamic else None
+            if has_batch(right, self.batch or example.batch):
+                break
+        self.facts = dynamo.Facts(dynamo.translated(program, path))
+        return example, right
+
+    def _by_torchscript(self, path, dynamic):
+        """As _by_dynamo. A trace does not tell which sizes forward distinguishes: it is compared with one of another size."""
+        def write(example, path):
+            with unchanged(self.module):  # tracing runs the module
+                return torchscript.translated(self.module, example, example.names(self.module), path, dynamic)
+        self.facts = None
+        example, *trained = self._examples(dynamic)
+        lines = write(example, path)
+        if not dynamic:
+            return example, None
+        if lines and self.batch is None:
+            told = f"Python reads sizes in {lines[0]}: the graph keeps what it does there for a batch of {example.batch}"
+            self.remarks += [told] if told not in self.remarks else []
+        second = trained[0] if trained else example.resized(example.batch + 1)
+        with self._beside(path) as other:
+            try:
+                write(second, other)
+                graphs = [self._graph(one).model.graph for one in (path, other)]
+                if torchscript.computes_the_same(*graphs, dict(self.module.named_buffers())):
+                    return example, None
+            except Exception:
+                if trained:
+                    raise
+        if trained:
+            write(second, path)
+            example = second
+        return example, [[example.batch, example.batch, 1]]
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _beside(path):
+        """The path of a file that is there for a while."""
+        other = path.with_name(path.name + ".beside")
+        try:
+            yield other
+        finally:
+            for file in (other, other.with_name(other.name + ".data")):
+                if file.exists():
+                    os.remove(file)
 
     def _ways(self):
         """(exporter, whether the batch is open), in the order in which they are tried."""
@@ -132,18 +184,14 @@ class Making:
 
     def _held_by_perturbing(self, tensors, names):
         """Exports once more with random numbers in these tensors: the initializers that move hold them."""
-        other = self.path.with_name(self.path.name + ".perturbed")
         facts = self.facts
         try:
-            with distinct([tensors[name] for name in names]):
+            with distinct([tensors[name] for name in names]), self._beside(self.path) as other:
                 self._write(other)
                 search = Search(self._graph(other))
                 return search.held({name: tensors[name] for name in names})
         finally:
             self.facts = facts
-            for file in (other, other.with_name(other.name + ".data")):
-                if file.exists():
-                    os.remove(file)
 
     def _refuse_lost(self, tensors, held):
         """A tensor that the graph does not hold must be one that the outputs do not depend on."""

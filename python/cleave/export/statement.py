@@ -45,9 +45,9 @@ def _paddings(module):
             if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.padding_idx is not None}
 
 
-def make(module, tensors, held, norms, dropouts, lost, remarks, exporter):
+def make(module, tensors, held, norms, dropouts, lost, remarks, exporter, batches):
     """The statement as a dictionary. `held`: places by name; `norms`: (name, norm) at export; `dropouts`: active ratios;
-    `lost`: where the graph has other gradients."""
+    `lost`: where the graph has other gradients; `batches`: the sizes that it is right for (batch_sizes.py), None for all."""
     tied, paddings = ties(tensors), _paddings(module)
     persistent = set(module.state_dict(keep_vars=True))
     entries = []
@@ -70,7 +70,8 @@ def make(module, tensors, held, norms, dropouts, lost, remarks, exporter):
         entries.append(entry)
     return {"version": 1, "exporter": f"torch {torch.__version__.partition('+')[0]}, {exporter}", "tensors": entries,
             "norms": [{"module": name, "kind": type(norm).__name__, "training": norm.training} for name, norm in norms],
-            "dropouts": [round(ratio, 7) for ratio in dropouts], "lost": list(lost), "remarks": list(remarks)}
+            "dropouts": [round(ratio, 7) for ratio in dropouts], "lost": list(lost), "remarks": list(remarks),
+            **({} if batches is None else {"batches": batches})}
 
 
 def write(model, statement):
