@@ -47,6 +47,14 @@ def part_of(x):
     return rows[0]
 
 
+class NormOfTwoNames(NormTwice):
+    """It, where the norm has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.other = self.body[1]
+
+
 # What a trace would keep of the example, and what it may keep: sizes and constants.
 READS = [lambda module, x: bool(x.sum() > 0), lambda module, x: x.mean().item() > 0, lambda module, x: x.tolist()[0][0] > 0,
          lambda module, x: x.numpy().max() > 0, lambda module, x: torch.equal(x, x + 1), lambda module, x: bool(module.scale > 0),
@@ -85,7 +93,8 @@ def main():
             failed += 1
             print(f"read in line {line}: {told}")
     torch.manual_seed(0)
-    cleave.compile(NormTwice(), RECIPE, "cpu:1", example=torch.randn(8, 8))  # compares gradients and statistics with the module's
+    for norm in (NormTwice(), NormOfTwoNames()):
+        cleave.compile(norm, RECIPE, "cpu:1", example=torch.randn(8, 8))  # compares gradients and statistics with the module's
     print(f"refusals: {'as expected' if not failed else f'{failed} differ'}")
     return bool(failed)
 

@@ -123,6 +123,7 @@ def flat_outputs(module):
 NORMS = (nn.modules.batchnorm._NormBase,)
 
 
-def norms(module):
-    """(name, norm) of every part that has running statistics."""
-    return [(name, part) for name, part in module.named_modules() if isinstance(part, NORMS) and part.running_mean is not None]
+def norms(module, remove_duplicate=True):
+    """(name, norm) of every part that has running statistics; of one with several names the first, or all."""
+    return [(name, part) for name, part in module.named_modules(remove_duplicate=remove_duplicate)
+            if isinstance(part, NORMS) and part.running_mean is not None]

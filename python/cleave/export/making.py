@@ -58,7 +58,8 @@ class Making:
             if self.batches is not None:
                 self.remarks.append("forward takes another way for other batch sizes: exported for batches of "
                                     f"{worded(self.batches)}" + ("" if self.batch else "; batch=N exports it for N"))
-            statement = make(module, tensors, held, norms(module), active, self.lost, self.remarks, self.exporter, self.batches)
+            statement = make(module, tensors, held, norms(module, remove_duplicate=False), active, self.lost, self.remarks,
+                             self.exporter, self.batches)
         write(graph.model, statement)
         onnx.save(graph.model, str(self.path))
         return statement
