@@ -108,7 +108,8 @@ class Checking:
         for name in left:
             dtype, shape = cleave_side.inputs[name]
             loss = next(loss for loss in losses if name in label_names(loss))
-            labels[name] = random_labels(loss, name, dtype, shape, found[outputs_of(loss, outputs)[0]], random)
+            longest = cleave_side.inputs.get(label_names(loss)[0], (dtype, shape))[1][-1:]
+            labels[name] = random_labels(loss, name, dtype, shape, found[outputs_of(loss, outputs)[0]], *longest or (1,), random)
         return labels
 
     def _dropouts(self, seen):

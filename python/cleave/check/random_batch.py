@@ -64,15 +64,20 @@ def random_inputs(side, example, random):
     return example.mapped(at)
 
 
-def random_labels(loss, name, dtype, shape, output, random):
-    """Labels of this name, type and shape for an output of the module."""
+def _ctc_steps(output, samples):
+    return output.shape[0] if output.shape[1] == samples else output.shape[1]
+
+
+def random_labels(loss, name, dtype, shape, output, longest, random):
+    """Labels of this name, type and shape for an output of the module. `longest`: the last size of the loss' labels."""
     if loss["kind"] == "ctc":
-        longest = loss["labels"]["shape"][-1]
         if name == loss.get("input_lengths", "input_lengths"):
-            return np.full(shape, output.shape[0] if output.shape[1] == shape[0] else output.shape[1], dtype)
-        if name == loss.get("target_lengths", "target_lengths"):
-            return random.integers(1, int(longest) // 2 + 2, shape).astype(dtype)
-        return random.integers(0, output.shape[-1], shape).astype(dtype)
+            return np.full(shape, _ctc_steps(output, shape[0]), dtype)
+        if name == loss.get("target_lengths", "target_lengths"):  # equal labels need a blank between them: 2 n - 1 steps
+            return random.integers(1, min(longest, (_ctc_steps(output, shape[0]) + 1) // 2) + 1, shape).astype(dtype)
+        classes, blank = output.shape[-1], loss.get("blank", 0)
+        drawn = random.integers(0, max(classes - 1, 1), shape)
+        return (drawn + (drawn >= blank)).astype(dtype)
     if loss["kind"] in ("hinge_embedding", "cosine_embedding", "margin_ranking"):
         return random.choice([-1, 1], shape).astype(dtype)
     if loss["kind"] in ("softmax_cross_entropy", "nll", "multi_margin") and np.issubdtype(dtype, np.integer):
