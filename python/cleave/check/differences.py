@@ -73,7 +73,7 @@ class Comparison:
 
     def _lacking(self, name):
         first = self.side.tied.get(name)
-        if first in self.step.after or not self.side.initial[name].size:
+        if first in self.step.after or not self.side.initial[name].size or name in self.seen.unreached:
             return None
         gradient = self.seen.gradients.get(name)
         told = f", its gradient in PyTorch is {norm(gradient):.2g}" if gradient is not None and norm(gradient) else ""

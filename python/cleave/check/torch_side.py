@@ -15,7 +15,8 @@ from cleave.export.randomness import RandomDraws
 from cleave.export.statement import named_tensors, ties
 
 # rounding: the norm of what float32 changes in each gradient, loss_rounding in the loss
-Pass = collections.namedtuple("Pass", "loss gradients tensors order dropouts precision rounding loss_rounding")
+# unreached: parameters that PyTorch gives no gradient, not even of zeros
+Pass = collections.namedtuple("Pass", "loss gradients tensors order dropouts precision rounding loss_rounding unreached")
 
 
 class TorchSide:
@@ -70,13 +71,14 @@ class TorchSide:
             value.backward()
         gradients = {name: np.zeros(tuple(parameter.shape)) if parameter.grad is None else parameter.grad.double().numpy()
                      for name, parameter in module.named_parameters(remove_duplicate=False)}
+        unreached = {name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.grad is None}
         tensors = {name: tensor.detach().double().numpy() if tensor.is_floating_point() else tensor.detach().numpy()
                    for name, tensor in named_tensors(module).items()}
         ranks = {name: order.get(name.rpartition(".")[0], len(order)) for name in tensors}
         return Pass(float(value.detach()), gradients, tensors, ranks, [ratio for _, ratio, _ in draws.dropouts],
                     str(precision).removeprefix("torch."),
                     {name: 1e-4 * float(np.linalg.norm(gradient)) for name, gradient in gradients.items()},
-                    1e-6 * abs(float(value.detach())))
+                    1e-6 * abs(float(value.detach())), unreached)
 
 
 @contextlib.contextmanager

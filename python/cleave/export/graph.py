@@ -8,7 +8,16 @@ import pathlib
 
 import numpy as np
 import onnx
+import torch
 from onnx import numpy_helper
+
+TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int64": "INT64", "int32": "INT32",
+         "int16": "INT16", "int8": "INT8", "uint8": "UINT8", "bool": "BOOL"}
+
+
+def raw(tensor):
+    """A tensor's elements, row-major, as bytes."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 class Graph:
@@ -61,6 +70,13 @@ class Graph:
         """A new Constant in front of all nodes."""
         tensor = numpy_helper.from_array(np.asarray(array), name)
         self.model.graph.node.insert(0, onnx.helper.make_node("Constant", [], [name], value=tensor))
+        return name
+
+    def add_initializer(self, name, tensor):
+        """A torch tensor, as an initializer that no node reads."""
+        kind = onnx.TensorProto.DataType.Value(TYPES[str(tensor.dtype).removeprefix("torch.")])
+        self.model.graph.initializer.append(onnx.TensorProto(name=name, data_type=kind, dims=list(tensor.shape), raw_data=raw(tensor)))
+        self.initializers[name] = self.model.graph.initializer[-1]
         return name
 
     def rename_values(self, names):

@@ -9,12 +9,8 @@ A tensor without numbers is held by the initializer of its name and shape.
 import numpy as np
 import torch
 
+from cleave.export.graph import raw
 from cleave.export.weightless import has_numbers
-
-
-def raw(tensor):
-    """A tensor's elements, row-major, as bytes."""
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 class Search:

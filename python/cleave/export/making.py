@@ -15,7 +15,9 @@ from cleave.export.holding import Search, distinct
 from cleave.export.randomness import RandomDraws
 from cleave.export.statement import make, named_tensors, ties, write
 from cleave.export.training_form import active_dropouts, keep_dropouts, keep_norms, refuse_random, refuse_unfit
-from cleave.export.weightless import fake_parameters, refuse_meta
+from cleave.export.weightless import fake_parameters, has_numbers, refuse_meta
+
+MAX_UNUSED_BYTES = 1 << 28  # larger ones would fill the 2 GiB of a file
 
 
 class Making:
@@ -49,6 +51,7 @@ class Making:
                 torchscript.restore_buffers(graph, dict(module.named_buffers()))
             held = self._held(graph, tensors)
             self._refuse_lost(tensors, held)
+            self._keep_unused(graph, tensors, held)
             self._keep_norms(graph, held)
             if self.facts:
                 keep_dropouts(graph, self.facts.dropouts)
@@ -216,6 +219,22 @@ class Making:
                 self.remarks.append(f"{name}: forward changes this buffer, and training by Cleave does not")
             self.lost += self.facts.lost
             self.remarks += [f"forward uses {what}: the graph has none, and gradients flow there" for what in self.facts.lost]
+
+    def _keep_unused(self, graph, tensors, held):
+        """What the outputs do not depend on becomes an initializer without a reader, so that the weights are whole."""
+        tied, persistent, unused = ties(tensors), self.module.state_dict(keep_vars=True), []
+        for name, tensor in tensors.items():
+            kept = held.get(name) or name in tied or name not in persistent or not tensor.numel()
+            if kept or not has_numbers(tensor) or name in graph.initializers or tensor.nbytes > MAX_UNUSED_BYTES:
+                continue
+            if isinstance(tensor, torch.nn.Parameter):
+                unused.append(name)
+            elif tensor.numel() == 1:
+                continue  # the statement has the number
+            held[name] = [{"initializer": graph.add_initializer(name, tensor), "form": "as_is"}]
+        if unused:
+            names = ", ".join(unused[:4]) + (f" and {len(unused) - 4} more" if len(unused) > 4 else "")
+            self.remarks.append(f"{names}: forward does not use {'it' if len(unused) == 1 else 'them'}, and nothing trains there")
 
     def _moves_outputs(self, tensor):
         if not tensor.is_floating_point():

@@ -14,7 +14,7 @@ from cleave._tool import CleaveError
 from cleave.export.attention import PlainAttention
 from cleave.export.data_reads import LIBRARIES, data_reads
 from cleave.export.dynamo import quiet
-from cleave.export.holding import raw
+from cleave.export.graph import raw
 
 
 def translated(module, example, names, path, dynamic):

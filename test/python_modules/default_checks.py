@@ -1,0 +1,109 @@
+"""Modules that compile with the default check and train as in PyTorch: one step's loss and weights are PyTorch's."""
+import sys
+import tempfile
+import warnings
+
+import cleave
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+BATCH, LR = 8, 0.1
+CROSS_ENTROPY = {"kind": "softmax_cross_entropy"}
+
+
+class Unused(nn.Module):
+    """A layer, a parameter and a table that forward does not read, as FNet's and Wav2Vec2's."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.spare, self.scale = nn.Linear(8, 5), nn.Linear(5, 3), nn.Parameter(torch.tensor(2.0))
+        self.register_buffer("table", torch.arange(6))
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Frames(nn.Module):
+    """Log-probabilities [steps, batch, classes]."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.fc, self.steps = nn.Linear(8, steps * 6), steps
+
+    def forward(self, x):
+        return self.fc(x).reshape(-1, self.steps, 6).log_softmax(-1).transpose(0, 1)
+
+
+def ctc(blank):
+    recipe = {"kind": "ctc", "labels": {"name": "labels", "shape": ["batch", "4"]}, "blank": blank}
+    return recipe, lambda out, batch: F.ctc_loss(out, batch["labels"], batch["input_lengths"], batch["target_lengths"], blank)
+
+
+def cross_entropy(out, batch):
+    return F.cross_entropy(out, batch["labels"])
+
+
+def classes():
+    return {"labels": torch.randint(0, 5, (BATCH,))}
+
+
+def targets(blank, steps):
+    labels = torch.randint(0, 5, (BATCH, 4))
+    return {"labels": labels + (labels >= blank), "input_lengths": torch.full((BATCH,), steps),
+            "target_lengths": torch.randint(1, 3, (BATCH,))}
+
+
+# name: (module, the recipe's loss, PyTorch's, labels)
+MODULES = {
+    "unused": (Unused, CROSS_ENTROPY, cross_entropy, classes),
+    "ctc": (lambda: Frames(6), *ctc(0), lambda: targets(0, 6)),
+    "ctc, last blank": (lambda: Frames(6), *ctc(5), lambda: targets(5, 6)),
+    "ctc, few steps": (lambda: Frames(3), *ctc(0), lambda: targets(0, 3)),
+}
+
+
+def step(build, loss, torch_loss, labels, exporter=None):
+    torch.manual_seed(0)
+    module, x = build(), torch.randn(BATCH, 8)
+    batch = {"x": x, **labels()}
+    recipe = {"dims": {"batch": BATCH}, "loss": loss, "optimizer": {"kind": "sgd", "lr": LR}}
+    with tempfile.TemporaryDirectory() as folder:
+        if exporter:
+            cleave.export(module, (x,), f"{folder}/m.onnx", exporter=exporter)
+            cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe, example=(x,))
+            plan = cleave.compile(f"{folder}/m.onnx", recipe, "cpu:1")
+        else:
+            plan = cleave.compile(module, recipe, "cpu:1", example=(x,))
+        with cleave.Trainer(plan, snapshots=f"{folder}/snapshots") as trainer:
+            found = trainer.step(batch).loss
+            trainer.save()
+        module.train()
+        want = torch_loss(module(x), batch)
+        want.backward()
+        expected = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                expected[name] -= LR * parameter.grad
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.zero_()
+        cleave.load_into(module, f"{folder}/snapshots")
+    assert abs(found - float(want.detach())) < 1e-5 * abs(float(want.detach())), (found, want)
+    for name, tensor in module.state_dict().items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    for name, case in MODULES.items():
+        for exporter in (None, "torchscript"):
+            try:
+                step(*case, exporter)
+            except Exception as error:
+                raise AssertionError((name, exporter)) from error
+    print("default checks: as expected")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
