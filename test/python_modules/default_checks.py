@@ -24,6 +24,21 @@ class Unused(nn.Module):
         return self.fc(x)
 
 
+class Counters(nn.Module):
+    """Buffers that forward changes and does not read: they keep their numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 5)
+        self.register_buffer("calls", torch.tensor(3))
+        self.register_buffer("seen", torch.full((3,), 2.0))
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen += 1
+        return self.fc(x)
+
+
 class Frames(nn.Module):
     """Log-probabilities [steps, batch, classes]."""
 
@@ -57,6 +72,7 @@ def targets(blank, steps):
 # name: (module, the recipe's loss, PyTorch's, labels)
 MODULES = {
     "unused": (Unused, CROSS_ENTROPY, cross_entropy, classes),
+    "counters": (Counters, CROSS_ENTROPY, cross_entropy, classes),
     "ctc": (lambda: Frames(6), *ctc(0), lambda: targets(0, 6)),
     "ctc, last blank": (lambda: Frames(6), *ctc(5), lambda: targets(5, 6)),
     "ctc, few steps": (lambda: Frames(3), *ctc(0), lambda: targets(0, 3)),
@@ -78,10 +94,11 @@ def step(build, loss, torch_loss, labels, exporter=None):
         with cleave.Trainer(plan, snapshots=f"{folder}/snapshots") as trainer:
             found = trainer.step(batch).loss
             trainer.save()
-        module.train()
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         want = torch_loss(module(x), batch)
         want.backward()
         expected = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+        expected.update(before)
         for name, parameter in module.named_parameters():
             if parameter.grad is not None:
                 expected[name] -= LR * parameter.grad

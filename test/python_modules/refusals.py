@@ -4,6 +4,7 @@ import tempfile
 
 import cleave
 import torch
+from refused import refused
 from torch import nn
 
 
@@ -55,6 +56,19 @@ class NormOfTwoNames(NormTwice):
         self.other = self.body[1]
 
 
+class Steps(nn.Module):
+    """A counter that forward reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("step", torch.tensor(0))
+
+    def forward(self, x):
+        self.step += 1
+        return self.fc(x) / self.step
+
+
 # What a trace would keep of the example, and what it may keep: sizes and constants.
 READS = [lambda module, x: bool(x.sum() > 0), lambda module, x: x.mean().item() > 0, lambda module, x: x.tolist()[0][0] > 0,
          lambda module, x: x.numpy().max() > 0, lambda module, x: torch.equal(x, x + 1), lambda module, x: bool(module.scale > 0),
@@ -82,6 +96,10 @@ def main():
         if expected not in told:
             failed += 1
             print(f"expected {expected!r}: {told}")
+    for exporter in ("dynamo", "torchscript"):
+        with tempfile.TemporaryDirectory() as folder:
+            refused(lambda: cleave.export(Steps(), torch.ones(2, 4), f"{folder}/m.onnx", exporter=exporter),
+                    "step: forward changes this buffer and reads it again")
     for read in READS + CONSTANTS:
         with tempfile.TemporaryDirectory() as folder:
             try:

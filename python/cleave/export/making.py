@@ -25,6 +25,7 @@ class Making:
         self.module, self.path, self.exporter, self.weights = module, path, exporter, weights
         self.example, self.dynamic, self.batch = Example(example, kwargs), dynamic, batch
         self.remarks, self.lost, self.facts = [], [], None
+        self.changed = set()  # buffers that a forward pass changes
         self.batches = None  # the sizes that the graph is right for, as batch_sizes.py writes them
 
     def run(self, input_names, output_names):
@@ -62,14 +63,17 @@ class Making:
                 self.remarks.append("forward takes another way for other batch sizes: exported for batches of "
                                     f"{worded(self.batches)}" + ("" if self.batch else "; batch=N exports it for N"))
             statement = make(module, tensors, held, norms(module, remove_duplicate=False), active, self.lost, self.remarks,
-                             self.exporter, self.batches)
+                             self.exporter, self.batches, self.changed)
         write(graph.model, statement)
         onnx.save(graph.model, str(self.path))
         return statement
 
     def _draws(self):
+        buffers = dict(self.module.named_buffers())
+        before = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         with unchanged(self.module), torch.no_grad(), RandomDraws(self.module) as draws:
             self.module(*self.example.args, **self.example.kwargs)
+            self.changed = {name for name, buffer in buffers.items() if not torch.equal(buffer, before[name])}
         return draws
 
     def _write(self, path):
@@ -205,18 +209,20 @@ class Making:
                 continue
             others = [other for other, first in tied.items() if first == name]
             used = name in self.facts.used or any(other in self.facts.used for other in others) if self.facts else \
-                self._moves_outputs(tensor)
+                tensor.is_floating_point() and self._moves_outputs(tensor)
             if used:
                 raise CleaveError(f"{name}: the exporter lost it: its numbers are nowhere in the graph, and the outputs depend "
                                   "on it", 1)
+        statistics = {f"{name}.{part}".lstrip(".") for name, _ in norms(self.module)
+                      for part in ("running_mean", "running_var", "num_batches_tracked")}
+        self.changed = (self.facts.mutated if self.facts else self.changed) - statistics
+        for name in sorted(self.changed):
+            if name in self.facts.used if self.facts else self._moves_outputs(tensors[name]):
+                raise CleaveError(f"{name}: forward changes this buffer and reads it again; an exported graph would keep "
+                                  "its first numbers", 1)
+            self.remarks.append(f"{name}: forward changes this buffer, which the outputs do not depend on; training by Cleave "
+                                "does not change it")
         if self.facts:
-            statistics = {f"{name}.{part}".lstrip(".") for name, _ in norms(self.module)
-                          for part in ("running_mean", "running_var", "num_batches_tracked")}
-            for name in sorted(self.facts.mutated - statistics):
-                if name in self.facts.used:
-                    raise CleaveError(f"{name}: forward changes this buffer and reads it again; an exported graph would keep "
-                                      "its first numbers", 1)
-                self.remarks.append(f"{name}: forward changes this buffer, and training by Cleave does not")
             self.lost += self.facts.lost
             self.remarks += [f"forward uses {what}: the graph has none, and gradients flow there" for what in self.facts.lost]
 
@@ -237,15 +243,18 @@ class Making:
             self.remarks.append(f"{names}: forward does not use {'it' if len(unused) == 1 else 'them'}, and nothing trains there")
 
     def _moves_outputs(self, tensor):
-        if not tensor.is_floating_point():
-            return False
-
         def outputs():
             with torch.no_grad(), unchanged(self.module), RandomDraws(self.module):
                 return self.module(*self.example.args, **self.example.kwargs)
         before = outputs()
-        with distinct([tensor]):
+        if tensor.is_floating_point():
+            with distinct([tensor]):
+                after = outputs()
+        else:  # a counter
+            kept = tensor.clone()
+            tensor.logical_not_() if tensor.dtype == torch.bool else tensor.add_(1)
             after = outputs()
+            tensor.copy_(kept)
         return any(not torch.equal(a, b) for a, b in zip(before, after))
 
     def _keep_norms(self, graph, held):

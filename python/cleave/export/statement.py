@@ -45,9 +45,10 @@ def _paddings(module):
             if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.padding_idx is not None}
 
 
-def make(module, tensors, held, norms, dropouts, lost, remarks, exporter, batches):
+def make(module, tensors, held, norms, dropouts, lost, remarks, exporter, batches, changed):
     """The statement as a dictionary. `held`: places by name; `norms`: (name, norm) at export; `dropouts`: active ratios;
-    `lost`: where the graph has other gradients; `batches`: the sizes that it is right for (batch_sizes.py), None for all."""
+    `lost`: where the graph has other gradients; `batches`: the sizes that it is right for (batch_sizes.py), None for all;
+    `changed`: buffers that forward changes and nothing reads."""
     tied, paddings = ties(tensors), _paddings(module)
     persistent = set(module.state_dict(keep_vars=True))
     entries = []
@@ -64,6 +65,8 @@ def make(module, tensors, held, norms, dropouts, lost, remarks, exporter, batche
         if name in paddings:
             padding = paddings[name]
             entry["padding_idx"] = padding if padding >= 0 else padding + tensor.shape[0]
+        if name in changed or tied.get(name) in changed:
+            entry["changes"] = True
         entry["held"] = held.get(name, [])
         if not parameter and not entry["held"] and tensor.numel() == 1 and not tensor.is_meta:
             entry["initial"] = tensor.item()  # a count of batches, which the graph has not
