@@ -13,10 +13,10 @@ from cleave.check.cleave_side import CleaveSide
 from cleave.check.differences import Comparison
 from cleave.check.losses import label_names, losses_in, outputs_of
 from cleave.check.random_batch import inputs_of_file, random_inputs, random_labels
-from cleave.check.recipes import batch_of, gradient_recipe, left_out, parse, read_recipe
+from cleave.check.recipes import LR, batch_of, gradient_recipe, left_out, parse, rate_of, read_recipe
 from cleave.check.torch_side import TorchSide
 from cleave.export.batch_sizes import has_batch
-from cleave.export.example import Example
+from cleave.export.example import Example, tensor_of
 from cleave.export.graph import Graph
 from cleave.export.statement import read
 from cleave.export.training_form import active_dropouts
@@ -56,6 +56,7 @@ class Checking:
         fixed = _fixed_batch(inputs)
         example = self._example(inputs, batch, fixed)
         recipe = gradient_recipe(self.recipe, None if fixed else example.batch, self.stated is not None)
+        rate = LR
         with CleaveSide(self.path, recipe) as cleave_side:
             random = np.random.default_rng(51)
             if batch is None:
@@ -63,9 +64,14 @@ class Checking:
             arrays = dict(zip((value.name for value in inputs), map(_array, example.ordered(side.module))))
             labels = self._labels(side, cleave_side, losses, example, arrays, outputs, batch, random)
             seen = side.run(example, losses, outputs, labels)
-            step = cleave_side.step({**arrays, **labels})
+            if not side.has_fp16:
+                step = cleave_side.step({**arrays, **labels})
+        if side.has_fp16:
+            rate = rate_of(max((float(np.abs(gradient).max(initial=0)) for gradient in seen.gradients.values()), default=0.0))
+            with CleaveSide(self.path, {**recipe, "optimizer": {"kind": "sgd", "lr": rate}}) as cleave_side:
+                step = cleave_side.step({**arrays, **labels})
         counters = {entry["name"] for entry in (self.stated or {}).get("tensors", []) if entry.get("changes")}
-        found, figures = Comparison(side, seen, step, left_out(self.recipe), lambda name: name in counters or accepted(name)).run()
+        found, figures = Comparison(side, seen, step, rate, left_out(self.recipe), lambda name: name in counters or accepted(name)).run()
         found = self._dropouts(seen) + found
         if found:
             raise ImportMismatch(found)
@@ -89,7 +95,8 @@ class Checking:
 
     def _from_arrays(self, arrays):
         """By forward's names where the file has them, else in order."""
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        bf16 = {value.name for value in self.graph.model.graph.input if value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16}
+        tensors = {name: tensor_of(array, torch.bfloat16 if name in bf16 else None) for name, array in arrays.items()}
         known = inspect.signature(self.module.forward).parameters
         return Example(tensors if all(name in known for name in tensors) else tuple(tensors.values()))
 
@@ -125,7 +132,10 @@ class Checking:
 def _array(value):
     if isinstance(value, np.ndarray):
         return value
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    value = value.detach().cpu()
+    return value.view(torch.int16).numpy().view(np.uint16) if value.dtype == torch.bfloat16 else value.numpy()  # bf16's bits
 
 
 def _fixed_batch(inputs):

@@ -1,6 +1,6 @@
 """Compares a step of Cleave with one of PyTorch, tensor by tensor, and words what differs.
 
-    Comparison(side, seen, step, is_left_out, accepted).run()     # (["fc1.weight: gradient differs (relative 0.31)", ...], ...)
+    Comparison(side, seen, step, rate, is_left_out, accepted).run()     # (["fc1.weight: gradient differs (relative 0.31)", ...], ...)
 
 What is surely a cause comes first: lacking tensors, other numbers, what does not train; then gradients, which follow from it.
 The bounds: PyTorch in float32 differs from itself in float64 by up to 1e-4 where a BatchNorm has few values, else by 1e-6;
@@ -9,8 +9,6 @@ Cleave differs no more (the models of test/python_modules), and a tanh GELU for 
 import collections
 
 import numpy as np
-
-from cleave.check.recipes import LR
 
 GRADIENT = 2e-5          # of the gradient's own norm
 CANCELLED = 1e-6         # of the largest norm of a gradient: what is left where terms cancel
@@ -31,8 +29,8 @@ def relative(ours, theirs, floor=1e-12):
 
 
 class Comparison:
-    def __init__(self, side, seen, step, is_left_out, accepted):
-        self.side, self.seen, self.step = side, seen, step
+    def __init__(self, side, seen, step, rate, is_left_out, accepted):
+        self.side, self.seen, self.step, self.rate = side, seen, step, rate
         self.is_left_out, self.accepted = is_left_out, accepted
         self.largest = max(map(norm, seen.gradients.values()), default=0.0)
         self.found, self.errors = [], {}
@@ -86,16 +84,21 @@ class Comparison:
         if not moved and norm(want) > CANCELLED * self.largest:
             return None if self.is_left_out(name) else \
                 f"does not train in the file, its gradient in PyTorch is {norm(want):.2g}"
-        gap = norm((before - after) / LR - want)
-        allowed = GRADIENT * norm(want) + CANCELLED * self.largest + ROUNDING * self.seen.rounding[name]
+        gap = norm((before - after) / self.rate - want)
+        stored = self.side.epsilons.get(name, 0.0) * (norm(want) + norm(before) / self.rate)  # the weight after the step is rounded
+        allowed = GRADIENT * norm(want) + CANCELLED * self.largest + ROUNDING * self.seen.rounding[name] + stored
         self.errors[name] = gap / max(norm(want), CANCELLED * self.largest / GRADIENT, 1e-30)
-        return None if gap <= allowed else f"{GRADIENTS} (relative {gap / max(norm(want), 1e-30):.2g})"
+        if gap <= allowed:
+            return None
+        if norm(want) <= CANCELLED * self.largest:
+            return f"{GRADIENTS}: its norm is {norm((before - after) / self.rate):.2g} from the file, and {norm(want):.2g} in PyTorch"
+        return f"{GRADIENTS} (relative {gap / norm(want):.2g})"
 
     def _buffer(self, name, initial, before, after):
         want = self.seen.tensors[name]
         if relative(before, initial.astype(np.float64)) > 1e-6:
             return "its first numbers differ"
-        if not relative(after, want, 1e-6) <= STATISTICS:
+        if not relative(after, want, 1e-6) <= max(STATISTICS, 2 * self.side.epsilons.get(name, 0.0)):
             return f"differs after the step (relative {relative(after, want, 1e-6):.2g})"
         return None
 

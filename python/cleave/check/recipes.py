@@ -3,12 +3,14 @@
 w1 = w0 - LR g, with a rate so large that w0 is lost beside LR g: g is exact to the 24 bits of fp32.
 """
 import fnmatch
+import math
 import os
 import pathlib
 
 from cleave._tool import CleaveError
 
 LR = float(1 << 20)
+FP16_STEP = float(1 << 14)  # fp16 ends at 65,504
 KEPT = ("dims", "loss", "trainable", "frozen", "frozen_rows", "batch_norm", "ties", "roles")
 
 
@@ -31,6 +33,11 @@ def batch_of(recipe):
     """The recipe's `dims.batch`, or None."""
     batch = (recipe.get("dims") or {}).get("batch")
     return batch if isinstance(batch, int) and batch > 0 else None
+
+
+def rate_of(largest):
+    """A rate with which fp16 weights hold w0 - rate g, whose largest element is `largest`."""
+    return min(LR, 2.0 ** math.floor(math.log2(FP16_STEP / largest))) if largest > 0 else LR
 
 
 def gradient_recipe(recipe, batch, stated):

@@ -1,6 +1,6 @@
 """One training step by PyTorch without its update: loss, gradients of all parameters, statistics after it.
 
-The module is copied and computes in float64 where it can. Random masks become their means, so that dropouts are identities.
+The module is copied and computes in float64 where it can; what its own type changes is the rounding. Random masks become their means, so that dropouts are identities.
 """
 import collections
 import contextlib
@@ -14,9 +14,10 @@ from cleave.export.forms import tensors_of
 from cleave.export.randomness import RandomDraws
 from cleave.export.statement import named_tensors, ties
 
-# rounding: the norm of what float32 changes in each gradient, loss_rounding in the loss
+# rounding: the norm of what the module's own type changes in each gradient, loss_rounding in the loss
 # unreached: parameters that PyTorch gives no gradient, not even of zeros
 Pass = collections.namedtuple("Pass", "loss gradients tensors order dropouts precision rounding loss_rounding unreached")
+HALVES = (torch.float16, torch.bfloat16)
 
 
 class TorchSide:
@@ -31,6 +32,9 @@ class TorchSide:
         self.requires_grad = {name: tensor.requires_grad for name, tensor in named_tensors(self.module).items()
                               if isinstance(tensor, torch.nn.Parameter)}
         self.tied = ties(named_tensors(self.module))
+        self.epsilons = {name: torch.finfo(tensor.dtype).eps for name, tensor in named_tensors(self.module).items()
+                         if tensor.dtype in HALVES}
+        self.has_fp16 = any(tensor.dtype == torch.float16 for tensor in named_tensors(self.module).values())
         self.stored = [name for name in self.module.state_dict() if name in self.initial]
 
     def outputs(self, example):
@@ -40,7 +44,7 @@ class TorchSide:
 
     def run(self, example, losses, names, labels):
         """The Pass of the sum of the recipe's losses; names: of the outputs; labels: arrays by name."""
-        single = self._run(copy.deepcopy(self.module).float(), example, losses, names, labels, torch.float32)
+        single = self._single(example, losses, names, labels)
         try:
             exact = self._run(copy.deepcopy(self.module).double(), example, losses, names, labels, torch.float64)
         except (RuntimeError, TypeError, NotImplementedError):  # a module that names float32
@@ -48,9 +52,18 @@ class TorchSide:
         rounding = {name: float(np.linalg.norm(single.gradients[name] - gradient)) for name, gradient in exact.gradients.items()}
         return exact._replace(rounding=rounding, loss_rounding=abs(single.loss - exact.loss))
 
+    def _single(self, example, losses, names, labels):
+        """The Pass in the module's own types if they have 16 bits, else in float32."""
+        if self.epsilons:
+            try:
+                return self._run(copy.deepcopy(self.module), example, losses, names, labels, None)
+            except (RuntimeError, TypeError, NotImplementedError):  # a CPU that does not compute in them
+                pass
+        return self._run(copy.deepcopy(self.module).float(), example, losses, names, labels, torch.float32)
+
     def _run(self, module, example, losses, names, labels, precision):
         def at(leaf):
-            return leaf.detach().cpu().to(precision) if leaf.is_floating_point() else leaf.detach().cpu()
+            return leaf.detach().cpu().to(precision or leaf.dtype) if leaf.is_floating_point() else leaf.detach().cpu()
         inputs = example.mapped(at)
         order, hooks = {}, []
 
@@ -65,7 +78,8 @@ class TorchSide:
         for hook in hooks:
             hook.remove()
         labels = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in labels.items()}
-        value = sum_of(losses, dict(zip(names, (tensor for _, tensor in found))), labels)
+        outputs = (tensor.float() if tensor.dtype in HALVES else tensor for _, tensor in found)  # as the loss of a plan
+        value = sum_of(losses, dict(zip(names, outputs)), labels)
         module.zero_grad(set_to_none=True)
         with RandomDraws(module):
             value.backward()
@@ -75,10 +89,11 @@ class TorchSide:
         tensors = {name: tensor.detach().double().numpy() if tensor.is_floating_point() else tensor.detach().numpy()
                    for name, tensor in named_tensors(module).items()}
         ranks = {name: order.get(name.rpartition(".")[0], len(order)) for name in tensors}
+        share = max([1e-4, *self.epsilons.values()])
         return Pass(float(value.detach()), gradients, tensors, ranks, [ratio for _, ratio, _ in draws.dropouts],
-                    str(precision).removeprefix("torch."),
-                    {name: 1e-4 * float(np.linalg.norm(gradient)) for name, gradient in gradients.items()},
-                    1e-6 * abs(float(value.detach())), unreached)
+                    str(precision or "16 bits").removeprefix("torch."),
+                    {name: share * float(np.linalg.norm(gradient)) for name, gradient in gradients.items()},
+                    (1e-6 if not self.epsilons else share) * abs(float(value.detach())), unreached)
 
 
 @contextlib.contextmanager

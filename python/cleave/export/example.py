@@ -5,10 +5,17 @@
 """
 import inspect
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from cleave._tool import CleaveError
+
+
+def tensor_of(array, dtype=None):
+    """A tensor of an array; of bf16 an array has the bits, as uint16."""
+    is_bf16 = dtype == torch.bfloat16 and array.dtype == np.uint16 or array.dtype.name == "bfloat16"
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if is_bf16 else torch.from_numpy(array)
 
 
 class Example:
@@ -89,4 +96,4 @@ class Example:
     def filled(self, module, arrays):
         """The example with these arrays, by the names of its tensors."""
         names = dict(zip(map(id, self.ordered(module)), self.names(module)))
-        return self.mapped(lambda leaf: torch.from_numpy(arrays[names[id(leaf)]]) if names.get(id(leaf)) in arrays else leaf)
+        return self.mapped(lambda leaf: tensor_of(arrays[names[id(leaf)]], leaf.dtype) if names.get(id(leaf)) in arrays else leaf)
