@@ -6,7 +6,7 @@ import tempfile
 
 from cleave._tool import CleaveError, alone, run_tool
 from cleave.check import ImportMismatch, check_import
-from cleave.check.recipes import batch_of, read_recipe
+from cleave.check.recipes import batch_of, plain, read_recipe
 from cleave.export import export
 from cleave.reports import Comparison, Report
 
@@ -56,11 +56,11 @@ def _import_check(module, example, path, recipe):
 
 
 def _recipe(recipe, folder):
-    """A recipe's path; a dictionary is written to a file (JSON is YAML)."""
+    """A recipe's path; a dictionary is written to a file (JSON is YAML). None is an empty one: the model may say all."""
     if isinstance(recipe, (str, os.PathLike)):
         return recipe
     path = pathlib.Path(folder, "recipe.yaml")
-    path.write_text(json.dumps(recipe, indent=2))
+    path.write_text(json.dumps(plain({} if recipe is None else recipe), indent=2))
     return path
 
 

@@ -1,5 +1,6 @@
 """Training in this process, by the C library libcleave_runtime.so (cleave_runtime.h has what each function does)."""
 import collections
+import collections.abc
 import ctypes
 import json
 import os
@@ -74,6 +75,35 @@ def _bytes(value):
     return None if value is None else os.fsencode(value)
 
 
+def _host_array(name, array):
+    """What a step gets, as NumPy's array. CleaveError for what has no place in this host's memory, or a gradient."""
+    if isinstance(array, np.ndarray):
+        return array
+    if getattr(array, "requires_grad", False):
+        raise CleaveError(f"input {name!r} requires a gradient, and a step gives none to its inputs: pass {name}.detach()", 2)
+    try:
+        if str(getattr(array, "dtype", "")) == "torch.bfloat16":  # NumPy has no such type
+            array = array.float()
+        return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+    except Exception as error:  # NumPy, and others' DLPack, raise what they like
+        raise CleaveError(f"input {name!r} is no array: {type(array).__name__}, {error}; give NumPy's, or a tensor on the CPU",
+                          2) from None
+
+
+def _bf16_bits(array):
+    """Floats as bf16, rounded to the nearest, in uint16."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
+
+
+def _named(inputs):
+    """The arrays by name."""
+    if not isinstance(inputs, collections.abc.Mapping):
+        raise CleaveError(f"a step takes a dictionary of arrays by the names of the plan's inputs, not {type(inputs).__name__}", 2)
+    return inputs
+
+
 def _numbers(function, *arguments):
     """All numbers of a function that gives how many there are, and the first ones."""
     sizes = (ctypes.c_int64 * 16)()
@@ -104,6 +134,7 @@ class Trainer:
     def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
                  trust_code=False, accept_changes=False, on_lost=None, overwrite=False, local_batches=False, meeting_timeout=0):
         self._handle = None
+        self._failure = None  # the last error
         self._library = _library()
         self._plan = plan  # a temporary plan's folder stays
         path = _bytes(getattr(plan, "path", plan))
@@ -130,20 +161,29 @@ class Trainer:
             raise self._error(None)
         self._bound = {}
         self.inputs = {}  # name: (dtype, shape of a step's array, of the longest samples)
+        self._bf16 = {}  # name: whether its numbers are bf16, whose bits an array of uint16 has
         self._shapes = {}  # name: its shapes, the shortest samples' first
         while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
             at = len(self.inputs)
             shapes = [_numbers(self._library.cleave_input_shape_at, self._handle, at, length)
                       for length in range(self._library.cleave_lengths(self._handle))]
             self._shapes[name.decode()] = shapes
-            self.inputs[name.decode()] = (TYPES[self._library.cleave_input_type(self._handle, at).decode()], shapes[-1])
+            kind = self._library.cleave_input_type(self._handle, at).decode()
+            self._bf16[name.decode()] = kind == "bf16"
+            self.inputs[name.decode()] = (TYPES[kind], shapes[-1])
 
     def _error(self, handle):
         return CleaveError(self._library.cleave_error(handle).decode(), self._library.cleave_error_status(handle))
 
     def _check(self, status):
-        if status:
-            raise self._error(self._handle)
+        if not status:
+            return
+        error = self._error(self._handle)
+        if self._failure and "no routine is begun" in str(error):
+            raise CleaveError(f"the Trainer ended before: {self._failure}; resume=True of another one goes on from the newest "
+                              "snapshot", self._failure.status)
+        self._failure = error
+        raise error
 
     def step(self, inputs=None):
         """One optimizer step on these arrays, a global batch each (with local_batches: this process' part); without any on the
@@ -157,7 +197,7 @@ class Trainer:
         if not self._handle:
             raise CleaveError("the Trainer is closed", 2)
         stage = self._library.cleave_ramped_shape(self._handle)
-        arrays, share = self._filled({name: self._array(name, array, stage, fills=True) for name, array in (inputs or {}).items()}, stage)
+        arrays, share = self._filled({name: self._array(name, array, stage, fills=True) for name, array in _named({} if inputs is None else inputs).items()}, stage)
         for name, array in arrays.items():
             self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
             self._bound[name] = array  # read during later steps
@@ -180,7 +220,7 @@ class Trainer:
         else:
             count, last = 0, -1 if self._library.cleave_ramped_shape(self._handle) < 0 else self._library.cleave_lengths(self._handle) - 1
             for count, batch in enumerate(self._agreed([batches] if isinstance(batches, dict) else batches), 1):
-                arrays = {name: self._array(name, array, last) for name, array in batch.items()}
+                arrays = {name: self._array(name, array, last) for name, array in _named(batch).items()}
                 for name, array in arrays.items():
                     self._check(self._library.cleave_bind_evaluation(self._handle, name.encode(), array.ctypes.data, array.nbytes))
                 self._check(self._library.cleave_evaluate(self._handle, 0, int(count > 1)))
@@ -240,8 +280,9 @@ class Trainer:
             raise CleaveError(f"the plan has no input {name!r}; its inputs are {', '.join(self.inputs)}", 2)
         dtype, _ = self.inputs[name]
         shapes = self._shapes[name] if stage < 0 else [self._shapes[name][stage]]
-        if not isinstance(array, np.ndarray):
-            array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+        array = _host_array(name, array)
+        if self._bf16[name] and array.dtype.kind == "f":
+            array = _bf16_bits(array)
         if array.shape not in shapes:
             known = " or ".join(map(str, dict.fromkeys(shapes)))
             where = "in the plan" if stage < 0 else f"in step {self.steps_done + 1} of the ramp"

@@ -5,6 +5,7 @@ import warnings
 
 import cleave
 import torch
+from refused import refused
 from torch import nn
 from torch.nn import functional as F
 
@@ -111,6 +112,26 @@ def step(build, loss, torch_loss, labels, exporter=None):
         torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
 
 
+def sixteen_bits(dtype, exporter):
+    """A module of 16 bits agrees with its file, and one with another weight does not."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 5)).to(dtype)
+    x, recipe = torch.randn(BATCH, 8).to(dtype), {"dims": {"batch": BATCH}, "loss": CROSS_ENTROPY}
+    with tempfile.TemporaryDirectory() as folder:
+        cleave.export(module, (x,), f"{folder}/m.onnx", exporter=exporter)
+        checked = cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe, example=(x,))
+        assert checked.gradients == 6 and checked.worst_error < 8 * torch.finfo(dtype).eps, checked
+        cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe)
+        module[2] = nn.SiLU()
+        refused(lambda: cleave.check_import(module, f"{folder}/m.onnx", recipe=recipe, example=(x,)), "0.weight: gradient differs")
+        plan = cleave.compile(f"{folder}/m.onnx", recipe, "cpu:1")
+        with cleave.Trainer(plan) as trainer:
+            labels, losses = classes()["labels"], []
+            for inputs in (x, x.float(), x.float().numpy()):  # one set of numbers, without an update between
+                losses.append(trainer.evaluate({"input": inputs, "labels": labels})["loss"])
+            assert losses[0] == losses[1] == losses[2], losses
+
+
 def main():
     warnings.filterwarnings("ignore")
     for name, case in MODULES.items():
@@ -119,6 +140,9 @@ def main():
                 step(*case, exporter)
             except Exception as error:
                 raise AssertionError((name, exporter)) from error
+    for dtype in (torch.bfloat16, torch.float16):
+        for exporter in ("dynamo", "torchscript"):
+            sixteen_bits(dtype, exporter)
     print("default checks: as expected")
 
 

@@ -1,4 +1,5 @@
 """One check from beginning to end: both sides' step on the same batch, and their comparison."""
+import contextlib
 import inspect
 import os
 import pathlib
@@ -18,6 +19,7 @@ from cleave.check.torch_side import TorchSide
 from cleave.export.batch_sizes import has_batch
 from cleave.export.example import Example, tensor_of
 from cleave.export.graph import Graph
+from cleave.export.making import first_line
 from cleave.export.statement import read
 from cleave.export.training_form import active_dropouts
 
@@ -59,11 +61,12 @@ class Checking:
         rate = LR
         with CleaveSide(self.path, recipe) as cleave_side:
             random = np.random.default_rng(51)
-            if batch is None:
-                example = random_inputs(side, example, random)
-            arrays = dict(zip((value.name for value in inputs), map(_array, example.ordered(side.module))))
-            labels = self._labels(side, cleave_side, losses, example, arrays, outputs, batch, random)
-            seen = side.run(example, losses, outputs, labels)
+            with _in_pytorch(example):
+                if batch is None:
+                    example = random_inputs(side, example, random)
+                arrays = dict(zip((value.name for value in inputs), map(_array, example.ordered(side.module))))
+                labels = self._labels(side, cleave_side, losses, example, arrays, outputs, batch, random)
+                seen = side.run(example, losses, outputs, labels)
             if not side.has_fp16:
                 step = cleave_side.step({**arrays, **labels})
         if side.has_fp16:
@@ -127,6 +130,17 @@ class Checking:
         if len(want) == len(have) and all(abs(a - b) < 2e-6 for a, b in zip(want, have)):
             return []
         return [f"dropout: the module drops with {want or 'no ratio'}, the file with {have or 'none'}"]
+
+
+@contextlib.contextmanager
+def _in_pytorch(example):
+    try:
+        yield
+    except CleaveError:
+        raise
+    except Exception as error:  # a module raises what it likes
+        raise CleaveError(f"the check's step in PyTorch, with a batch of {example.batch}, failed: {type(error).__name__}: "
+                          f"{first_line(error)}", 1) from error
 
 
 def _array(value):

@@ -2,6 +2,7 @@
 
 w1 = w0 - LR g, with a rate so large that w0 is lost beside LR g: g is exact to the 24 bits of fp32.
 """
+import collections.abc
 import fnmatch
 import math
 import os
@@ -17,8 +18,31 @@ KEPT = ("dims", "loss", "trainable", "frozen", "frozen_rows", "batch_norm", "tie
 def read_recipe(recipe):
     """A recipe as a dictionary, from a path or as it is."""
     if not isinstance(recipe, (str, os.PathLike)):
-        return dict(recipe)
-    return parse(pathlib.Path(recipe).read_text())
+        return plain(recipe)
+    try:
+        return parse(pathlib.Path(recipe).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise CleaveError(f"{os.fspath(recipe)}: {getattr(error, 'strerror', None) or error}", 1) from None
+
+
+def plain(recipe):
+    """The map that a recipe is, with Python's own numbers and lists in place of NumPy's and PyTorch's."""
+    if not isinstance(recipe, collections.abc.Mapping):
+        raise CleaveError(f"a recipe is a path or a dictionary, not {type(recipe).__name__}", 2)
+
+    def at(value, where):
+        if isinstance(value, collections.abc.Mapping):
+            return {str(key): at(inner, f"{where}.{key}" if where else str(key)) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [at(inner, where) for inner in value]
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value.item() if hasattr(value, "item") else value  # np.float64 is a float
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        raise CleaveError(f"the recipe's {where} is a {type(value).__name__}: a number, a text, a list or a map is expected", 2)
+    return at(recipe, "")
 
 
 def parse(text):
@@ -26,7 +50,10 @@ def parse(text):
         import yaml
     except ImportError:
         raise CleaveError("reading a recipe here needs PyYAML: pip install pyyaml", 2) from None
-    return yaml.safe_load(text) or {}
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise CleaveError(f"the recipe is no YAML: {error}", 1) from None
 
 
 def batch_of(recipe):
