@@ -40,6 +40,31 @@ class Counters(nn.Module):
         return self.fc(x)
 
 
+class Buckets(nn.Module):
+    """A detach() before numbers of buckets, which have no gradient, and one of the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.embed, self.head = nn.Linear(8, 8), nn.Embedding(5, 8), nn.Linear(8, 5)
+        self.register_buffer("bounds", torch.tensor([-1.0, 0.0, 0.5, 1.0]))
+
+    def forward(self, x):
+        y = self.fc(x)
+        return self.head(y + x.detach() + self.embed(torch.bucketize(y.detach().mean(-1), self.bounds)))
+
+
+class Detached(nn.Module):
+    """A detach() that ends a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = self.fc(x)
+        return self.head(y * y.detach())
+
+
 class Frames(nn.Module):
     """Log-probabilities [steps, batch, classes]."""
 
@@ -140,6 +165,9 @@ def main():
                 step(*case, exporter)
             except Exception as error:
                 raise AssertionError((name, exporter)) from error
+    with tempfile.TemporaryDirectory() as folder:
+        for module, lost in ((Buckets(), []), (Detached(), ["detach()"])):
+            assert cleave.export(module, (torch.zeros(2, 8),), f"{folder}/m.onnx")["lost"] == lost, lost
     for dtype in (torch.bfloat16, torch.float16):
         for exporter in ("dynamo", "torchscript"):
             sixteen_bits(dtype, exporter)

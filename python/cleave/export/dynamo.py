@@ -90,12 +90,29 @@ def _users(program):
     return {node.name for node in reached if node.op == "placeholder"}
 
 
+def _along_floats(node, following):
+    """The nodes that follow, one after the other, while they have floats."""
+    seen, work = set(), list(following(node))
+    while work:
+        one = work.pop()
+        values = one.meta.get("val")
+        floats = any(isinstance(value, torch.Tensor) and value.is_floating_point()
+                     for value in (values if isinstance(values, (tuple, list)) else [values]))
+        if one in seen or not (floats or one.op == "output"):
+            continue
+        seen.add(one)
+        work += following(one)
+    return seen
+
+
 class Facts:
     """What the program says about the module's tensors and nodes."""
 
     def __init__(self, program):
         spec = program.graph_signature
         self.targets = {**spec.inputs_to_parameters, **spec.inputs_to_buffers}
+        trained = {name for name, parameter in program.named_parameters() if parameter.requires_grad}
+        self._trained = {name for name, target in spec.inputs_to_parameters.items() if target in trained}
         reached = _users(program)
         self.used = {self.targets[name] for name in reached if name in self.targets}
         self.mutated = set(spec.buffers_to_mutate.values())
@@ -108,6 +125,11 @@ class Facts:
                 continue
             name = getattr(getattr(node.target, "_schema", None), "name", "").removeprefix("aten::")
             self._node(node, name)
+
+    def _ends_gradient(self, node):
+        """Whether a gradient would flow through a node: floats lead from a trained parameter to it, and on to an output."""
+        comes = any(source.name in self._trained for source in _along_floats(node, lambda one: one.all_input_nodes))
+        return comes and any(user.op == "output" for user in _along_floats(node, lambda one: one.users))
 
     def _node(self, node, name):
         args = node.args
@@ -122,7 +144,8 @@ class Facts:
             layers, ratio, train = args[4], args[5], args[6]
             self.dropouts += [(ratio, bool(train))] * (layers - 1) if ratio else []
         elif name in ("detach", "detach_"):
-            self.lost += ["detach()"] if "detach()" not in self.lost else []
+            if "detach()" not in self.lost and self._ends_gradient(node):
+                self.lost.append("detach()")
         elif name in TRAINING_NORMS and "no_stats" not in str(node.target):
             mean = args[3] if len(args) > 3 else None
             known = self.targets.get(getattr(mean, "name", None))
