@@ -14,6 +14,7 @@ def main():
     parser.add_argument("-o", "--output", required=True, help="the .onnx file")
     parser.add_argument("--example", help="FILE.py:NAME of the example inputs, where the factory returns a module alone")
     parser.add_argument("--fixed-batch", action="store_true", help="the example's batch is the only one")
+    parser.add_argument("--batch", type=int, help="the recipe's batch, for a forward that computes differently for some sizes")
     parser.add_argument("--without-weights", action="store_true", help="leave the numbers of the parameters out")
     parser.add_argument("--exporter", choices=["dynamo", "torchscript"], help="without it the one that works")
     parser.add_argument("--input-names", help="names of the inputs, with commas between")
@@ -26,7 +27,7 @@ def main():
     if example is None:
         raise CleaveError(f"{args.factory} gives no example inputs: return (module, example), or name them with --example", 2)
     statement = export(module, example, args.output, dynamic_batch=not args.fixed_batch, exporter=args.exporter,
-                       weights=not args.without_weights, **names)
+                       weights=not args.without_weights, batch=args.batch, **names)
     trains = sum(entry.get("requires_grad", False) and "tied_to" not in entry for entry in statement["tensors"])
     print(f"{args.output}: {trains} parameters train, by {statement['exporter']}")
 
