@@ -26,6 +26,7 @@ std::string remedy(const std::vector<const Doubt *> &all) {
   if (settled == "computed") return fmt::format("`roles: {{{}}}` accepts it; else {}", list, again);
   if (settled == "frozen") return fmt::format("`frozen: [{}]` accepts it; else {}", list, again);
   if (settled == "ties") return "the recipe's `ties: as_exported` keeps one, `ties: none` makes one for each reader";
+  if (settled == "batch") return fmt::format("export with cleave.export(..., batch={})", all.front()->name);
   return settled == "accept" ? "only --accept-doubts takes it" : again;
 }
 

@@ -12,8 +12,8 @@ namespace cleave::import_ {
 struct Doubt {
   std::string kind; // what is not known, the same text for all tensors of a kind
   std::string name; // of a tensor, module or node
-  std::string
-      settled; // by "buffer", "parameter" or "computed" of `roles`, "frozen", "ties", "accept"; "": another export
+  std::string settled; // by "buffer", "parameter" or "computed" of `roles`, "frozen", "ties", "accept"; by the "batch" of
+                       // another export, or "": another export
 };
 
 // The kinds, as they follow the names.
@@ -49,6 +49,7 @@ inline constexpr char
         "parameter: they do not train",
     drawnMask[] = "a random mask that is no dropout: the recipe's `dropout` does not reach it, and evaluation draws it, "
                   "too",
+    otherBatch[] = "a batch size for which the module's forward takes another way than the file",
     shared[] = "read by several layers: one parameter, or several that began with equal numbers?";
 } // namespace doubts
 

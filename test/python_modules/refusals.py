@@ -110,6 +110,17 @@ def main():
         if (line in told and "reads numbers of data" in told) != (read in READS) or read in CONSTANTS and "torchscript" not in told:
             failed += 1
             print(f"read in line {line}: {told}")
+    with tempfile.TemporaryDirectory() as folder:
+        for layer, shape in ((nn.Linear(8, 16), (2, 8)), (nn.Conv1d(8, 16, 3), (2, 8, 3))):
+            for changed in (lambda part: part, nn.utils.parametrizations.weight_norm):  # weight_norm is folded, without its name
+                module = nn.Sequential(changed(layer), nn.Flatten(), nn.Linear(16, 5))
+                torch.onnx.export(module, (torch.zeros(shape),), f"{folder}/m.onnx", dynamo=False, opset_version=17,
+                                  dynamic_axes={"x": {0: "batch"}}, input_names=["x"])
+                call = lambda: cleave.compile(f"{folder}/m.onnx", RECIPE, "cpu:1")  # noqa: E731
+                if changed is nn.utils.parametrizations.weight_norm:
+                    refused(call, "'onnx::", "parameters that train as what the exporter computed from them")
+                else:
+                    call()
     torch.manual_seed(0)
     for norm in (NormTwice(), NormOfTwoNames()):
         cleave.compile(norm, RECIPE, "cpu:1", example=torch.randn(8, 8))  # compares gradients and statistics with the module's

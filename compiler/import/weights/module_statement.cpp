@@ -71,6 +71,12 @@ std::string check(const ModuleStatement &statement, const Initializers &initiali
 
 } // namespace
 
+bool isRightFor(const ModuleStatement &statement, int64_t batch) {
+  return statement.batches.empty() || std::ranges::any_of(statement.batches, [&](const SizeRange &sizes) {
+           return batch >= sizes.first && batch <= sizes.last.value_or(batch) && (batch - sizes.first) % sizes.step == 0;
+         });
+}
+
 Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, const Initializers &initializers) {
   const std::string *text = nullptr;
   for (const ::onnx::StringStringEntryProto &entry : model.proto.metadata_props())
@@ -91,6 +97,12 @@ Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, c
     for (const Json &norm : json.value("norms", Json::array()))
       if (norm.at("training").get<bool>()) statement.trainingNorms.insert(norm.at("module").get<std::string>());
     statement.lost = json.value("lost", std::vector<std::string>());
+    for (const Json &range : json.value("batches", Json::array())) {
+      SizeRange sizes{range.at(0).get<int64_t>(), std::nullopt, range.at(2).get<int64_t>()};
+      if (!range.at(1).is_null()) sizes.last = range.at(1).get<int64_t>();
+      if (sizes.step < 1) return fault("`batches` has a range without a step");
+      statement.batches.push_back(sizes);
+    }
     statement.remarks = json.value("remarks", std::vector<std::string>());
   } catch (const std::exception &error) {
     return fault(error.what());

@@ -29,13 +29,24 @@ struct StatedTensor {
   std::vector<Holding> held;
 };
 
+// Sizes first, first + step, ... up to last, or without end.
+struct SizeRange {
+  int64_t first = 1;
+  std::optional<int64_t> last;
+  int64_t step = 1;
+};
+
 struct ModuleStatement {
   std::string exporter; // "torch 2.15.0, dynamo"
   std::vector<StatedTensor> tensors;
   std::set<std::string> trainingNorms; // modules whose running statistics move
   std::vector<std::string> lost;       // where the graph has other gradients than the module: "detach()"
+  std::vector<SizeRange> batches;      // those that the graph is right for; none: all
   std::vector<std::string> remarks;    // what the helper chose, for people
 };
+
+// Whether the graph does for a batch of this size what the module does.
+bool isRightFor(const ModuleStatement &statement, int64_t batch);
 
 // None where the model has none. Errors: a statement that cannot be read, or does not fit the initializers.
 Result<std::optional<ModuleStatement>> moduleStatement(const ModelFile &model, const Initializers &initializers);

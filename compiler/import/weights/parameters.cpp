@@ -362,6 +362,11 @@ private:
     const bool isInit = !options.init.checkpoint.empty();
     for (const std::string &module : table.state.folded) // by TorchScript, which tells no more
       table.doubts.push_back({isInit ? doubts::foldedInit : doubts::foldedUnknown, module, ""});
+    for (size_t i : table.state.computed) {
+      const Parameter &parameter = table.parameters[i];
+      if (parameter.trainable && !roles.says({parameter.name, {}, {parameter.tensor.name}}))
+        table.doubts.push_back({doubts::computed, parameter.name, "computed"});
+    }
     for (size_t i = 0; i < index.flat.nodes.size(); ++i) {
       const std::string &op = index.flat.nodes[i].node->op_type();
       if (std::optional<int64_t> row = metadata.paddingRow(i); row && op == "Gather") table.paddingRows[i] = *row;
@@ -460,6 +465,15 @@ void countUpdates(ParameterTable &table) {
 
 } // namespace
 
+// The batch sizes of the recipe's steps.
+static std::set<int64_t> batchesOf(const recipe::Recipe &recipe) {
+  std::set<int64_t> batches;
+  if (auto batch = recipe.dims.find("batch"); batch != recipe.dims.end()) batches.insert(batch->second);
+  for (const recipe::RampStage &stage : recipe.ramp)
+    if (auto batch = stage.dims.find("batch"); batch != stage.dims.end()) batches.insert(batch->second);
+  return batches;
+}
+
 ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
   ImportOptions options{.trainable = recipe.trainable,
                         .ties = recipe.ties,
@@ -467,7 +481,8 @@ ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
                         .keepsFrozen = recipe.keepsFrozenWeights(),
                         .init = recipe.init,
                         .frozen = recipe.frozen,
-                        .roles = recipe.roles};
+                        .roles = recipe.roles,
+                        .batches = batchesOf(recipe)};
   for (const recipe::Loss &loss : recipe.losses)
     if (loss.kind == recipe::LossKind::Output && !loss.outputs.empty()) options.loss = loss.outputs.front();
   return options;

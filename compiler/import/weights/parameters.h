@@ -26,6 +26,7 @@ struct ImportOptions {
   recipe::Init init = {};
   std::vector<std::string> frozen = {}; // globs; they win over `trainable`
   std::map<std::string, recipe::TensorRole> roles = {};
+  std::set<int64_t> batches = {}; // sizes of the steps' batches, as far as the recipe says them
 
   static ImportOptions of(const recipe::Recipe &recipe);
 };

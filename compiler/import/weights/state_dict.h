@@ -50,6 +50,7 @@ struct StateDict {
   std::vector<StateEntry> entries; // in the order of the state_dict, as far as that is known
   std::vector<std::string> absent; // keys that the exporter lists and the file has nothing of
   std::vector<std::string> folded; // layers that hold a BatchNorm after them, of which nothing else is left
+  std::vector<size_t> computed;    // weights of layers that a trace names where it does not compute them (weight_norm)
   std::vector<std::string> norms;  // modules of BatchNorms that were folded, written as norms that change nothing
   std::vector<std::string> notes;  // what cannot be exported, or only as a guess
   bool isOfFile = false;           // nothing tells PyTorch's names and shapes: these are the file's

@@ -165,12 +165,26 @@ private:
       nameByModule(i, use, operand, isTurned != isAliasTurned);
       if (layer == "Conv" && operand == 1 && hasNamelessBias(*flat.nodes[applied].node))
         folded.insert("'" + modules.of(scopeOf(flat.nodes[use.node])) + "'");
+      else if (operand == 1 && isNumbered(value) && keepsName(*flat.nodes[applied].node))
+        dict.computed.push_back(i);
     }
+  }
+
+  // What the exporter names itself: "onnx::Conv_15", and "412" in old files; not "0.weight" of a Sequential.
+  static bool isNumbered(const std::string &value) {
+    return value.find("::") != std::string::npos || value.find_first_not_of("0123456789") == std::string::npos;
+  }
+
+  // Whether the exporter writes this layer's weight as the parameter lies, so that it keeps its name: `weight @ x`, not
+  // the transposed one of a MatMul. Without the name it was computed, as weight_norm's "onnx::Gemm_14".
+  static bool keepsName(const ::onnx::NodeProto &node) {
+    const std::string &op = node.op_type();
+    return op == "Conv" || op == "ConvTranspose" || (op == "Gemm" && number(node, "transB", 0) != 0);
   }
 
   // A BatchNorm that was folded leaves a bias, too.
   static bool hasNamelessBias(const ::onnx::NodeProto &node) {
-    return node.input_size() > 2 && !node.input(2).empty() && !isGivenName(node.input(2));
+    return node.input_size() > 2 && !node.input(2).empty() && isNumbered(node.input(2));
   }
 
   void nameByModule(size_t i, const Use &use, int operand, bool isTransposed) {

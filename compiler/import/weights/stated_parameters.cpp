@@ -18,6 +18,9 @@ public:
     table.dissolved = initializers.dissolved;
     table.notes = statement.remarks;
     for (const std::string &lost : statement.lost) table.doubts.push_back({doubts::detached, lost, "accept"});
+    for (int64_t batch : options.batches)
+      if (!isRightFor(statement, batch))
+        table.doubts.push_back({doubts::otherBatch, std::to_string(batch), "batch"});
     for (const StatedTensor &tensor : statement.tensors) {
       stated[tensor.name] = &tensor;
       groups[rootOf(tensor).name].push_back(&tensor);

@@ -91,6 +91,48 @@ TEST(Statement, ThatDoesNotFitIsRefused) {
   EXPECT_THAT(stated("nonsense").import().error, HasSubstr("cleave.module"));
 }
 
+TEST(Statement, DoubtsABatchThatTheFileIsNotFor) {
+  ModelBuilder model = stated(tensor("fc.weight", "[8, 4]", held("val_1", "transposed")));
+  std::string &value = *model.proto.mutable_metadata_props(0)->mutable_value();
+  value.insert(value.size() - 1, ", \"batches\": [[1, 7, 1], [10, null, 2]]");
+  auto doubts = [&](int64_t batch) {
+    ImportOptions options;
+    options.batches = {batch};
+    return doubtsOf(model.import(options));
+  };
+  for (int64_t batch : {1, 7, 10, 12}) EXPECT_THAT(doubts(batch), IsEmpty()) << batch;
+  for (int64_t batch : {9, 11}) EXPECT_THAT(doubts(batch), ElementsAre(HasSubstr("a batch size for which"))) << batch;
+  EXPECT_THAT(doubts(8), ElementsAre(HasSubstr("export with cleave.export(..., batch=8)")));
+}
+
+// A Gemm of a Linear and a Conv keep the weight's name, unless it was computed; a MatMul's is transposed and never has it.
+TEST(Doubts, OfComputedWeightsInTorchScript) {
+  ModelBuilder model;
+  model.proto.set_producer_name("pytorch");
+  model.input("x", {-1, 4});
+  model.weight("onnx::MatMul_9", {4, 4});
+  model.weight("0.bias", {4});
+  model.weight("onnx::Gemm_14", {4, 4});
+  model.weight("1.bias", {4});
+  model.weight("2.weight", {4, 4});
+  model.weight("2.bias", {4});
+  model.node("MatMul", {"x", "onnx::MatMul_9"}, {"a"})->set_name("/0/MatMul");
+  model.node("Add", {"a", "0.bias"}, {"b"})->set_name("/0/Add");
+  for (auto [name, input, weight, output] : {std::array{"1", "b", "onnx::Gemm_14", "c"}, std::array{"2", "c", "2.weight", "y"}}) {
+    ::onnx::NodeProto *node = model.node("Gemm", {input, weight, std::string(name) + ".bias"}, {output});
+    node->set_name("/" + std::string(name) + "/Gemm");
+    ::onnx::AttributeProto *transposed = node->add_attribute();
+    transposed->set_name("transB");
+    transposed->set_type(::onnx::AttributeProto::INT);
+    transposed->set_i(1);
+  }
+  model.output("y");
+  EXPECT_THAT(doubtsOf(model.import()), ElementsAre(HasSubstr("'onnx::Gemm_14': parameters that train as what")));
+  ImportOptions options;
+  options.roles = {{"onnx::Gemm_14", recipe::TensorRole::Parameter}};
+  EXPECT_THAT(doubtsOf(model.import(options)), IsEmpty());
+}
+
 // TorchScript tells no buffers from parameters: what meets the data alone, and what has no name, is doubtful.
 TEST(Doubts, OfTorchScript) {
   ModelBuilder model;
