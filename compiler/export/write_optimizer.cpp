@@ -13,6 +13,10 @@ namespace cleave {
 Result<Exported> writeOptimizerOf(TrainedModel &model, const ExportRequest &request,
                                   std::vector<std::string> &notes) {
   const std::vector<std::string> kinds = model.stateKinds();
+  if (std::ranges::find(kinds, "col_var") != kinds.end())
+    return inputError(fmt::format("{}: the state of Adafactor cannot be exported: it has sums of rows and columns, which "
+                                  "no other optimizer has; without --optimizer the weights are exported",
+                                  request.snapshot));
   for (const auto &[name, tensor] : model.manifest().tensors)
     if (tensor.since > 0)
       return inputError(fmt::format("{}: '{}' began after {} steps: an exported optimizer has one number of steps for all",

@@ -53,10 +53,23 @@ def recipes():
             "the check's step in PyTorch, with a batch of 1, failed: ValueError: Expected more than 1 value per channel")
 
 
+def optimizer_state():
+    """That of Adafactor has no place in another optimizer."""
+    module = nn.Linear(8, 5)
+    plan = cleave.compile(module, {**RECIPE, "optimizer": {"kind": "adafactor", "lr": 0.1}}, "cpu:1", example=(X,))
+    with tempfile.TemporaryDirectory() as folder:
+        with cleave.Trainer(plan, snapshots=folder) as trainer:
+            trainer.step({"input": X, "labels": LABELS})
+            trainer.save()
+        refused(lambda: cleave.load_into(module, folder, optimizer=torch.optim.SGD(module.parameters(), 0.1)),
+                "the state of Adafactor cannot be exported")
+
+
 def main():
     warnings.filterwarnings("ignore")
     steps()
     recipes()
+    optimizer_state()
     print("wrong calls: as expected")
 
 

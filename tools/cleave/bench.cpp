@@ -175,15 +175,15 @@ void addBench(CLI::App &app, int &status) {
   auto options = std::make_shared<BenchOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_option("--steps", options->steps, "steps that are timed")
-      ->check(CLI::PositiveNumber)
+      ->check(positiveNumber)
       ->capture_default_str();
   command->add_option("--warmup", options->warmup, "steps before them")
-      ->check(CLI::NonNegativeNumber)
+      ->check(nonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--rows", options->rows, "rows of each table")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--rows", options->rows, "rows of each table")->check(positiveNumber)->capture_default_str();
   command->add_option("--data", options->data, "replaces the recipe's data.path");
   command->add_option("--model", options->model, "the .onnx file or folder of artifacts, if it moved since compiling");
-  command->add_option("--threads", options->threads, "threads a device")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "threads a device")->check(positiveNumber);
   command->add_flag("--json", options->json, "for programs, with all rows");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   options->trust.add(*command);

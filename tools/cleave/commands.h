@@ -4,6 +4,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/report/tables.h"
 #include "runtime/base/status.h"
+#include "tools/cleave/number_checks.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -51,7 +51,7 @@ void addEval(CLI::App &app, int &status) {
   command->add_option("snapshot", options->train.snapshots,
                       "a snapshot, or a folder of them: then the newest (default: the model's weights)");
   command->add_option("--data", options->data, "file or folder in place of the recipe's data.path: all of it counts");
-  command->add_option("--batches", options->batches, "batches to look at (default: all)")->check(CLI::PositiveNumber);
+  command->add_option("--batches", options->batches, "batches to look at (default: all)")->check(positiveNumber);
   addProcessOptions(*command, options->train);
   options->trust.add(*command);
   command->add_flag("--json", options->json, "for programs: one object with the loss and the metrics");

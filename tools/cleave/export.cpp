@@ -94,7 +94,7 @@ void addExport(CLI::App &app, int &status) {
       ->add_option("--shard-size", request.shardBytes,
                    "bytes of one file (default 5GB); above, model-00001-of-0000N and an index")
       ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::PositiveNumber);
+      ->check(positiveNumber);
   command->add_flag("--json", options->json, "for programs: the files, their tensors, the snapshot's step");
   command->callback([options, &status] { status = runExport(*options); });
 }

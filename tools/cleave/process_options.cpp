@@ -8,7 +8,7 @@ void addProcessOptions(CLI::App &command, runtime::TrainOptions &train) {
       .add_option("--step-timeout", train.limits.step.seconds,
                    "seconds after which the run ends because a rank that others wait for is stopped or makes no "
                    "progress, which is named; on GPUs: that a step may take")
-      ->check(CLI::PositiveNumber)
+      ->check(positiveNumber)
       ->capture_default_str();
   command.add_option("--secret-file", train.network.secretFile,
                       "file with the secret of all ranks over TCP (default: CLEAVE_SECRET)");
@@ -20,12 +20,12 @@ void addProcessOptions(CLI::App &command, runtime::TrainOptions &train) {
   command
       .add_option("--meeting-timeout", train.limits.meeting.seconds,
                    "seconds in which all ranks over TCP have to arrive")
-      ->check(CLI::PositiveNumber)
+      ->check(positiveNumber)
       ->capture_default_str();
   command
       .add_option("--preparation-timeout", train.limits.preparation.seconds,
                    "seconds that ranks wait for one that reads data or a snapshot, or chooses algorithms")
-      ->check(CLI::PositiveNumber)
+      ->check(positiveNumber)
       ->capture_default_str();
   command.add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
   command.add_flag("--check-weights", train.checkWeights,
@@ -34,7 +34,7 @@ void addProcessOptions(CLI::App &command, runtime::TrainOptions &train) {
       .add_option(
           "--threads", train.threads,
           "threads a device (default: OMP_NUM_THREADS, else the cores and the CPU quota, divided by the devices)")
-      ->check(CLI::PositiveNumber);
+      ->check(positiveNumber);
 }
 
 } // namespace cleave::tool

@@ -258,7 +258,7 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_option("--data", options->data, "replaces the recipe's data.path");
   command->add_option("--steps", train.steps, "steps in all, those before a resume included (default: one epoch)")
-      ->check(CLI::PositiveNumber);
+      ->check(positiveNumber);
   command->add_option("--metrics", train.metrics,
                       "file of JSON lines, one a step, or of CSV if its name ends in .csv; - is standard output");
   command->add_option("--tensorboard", train.tensorboard, "folder for TensorBoard's event files");
@@ -267,9 +267,9 @@ void addRun(CLI::App &app, int &status) {
       "file whose name ends in .prom, for the textfile collector of Prometheus' node exporter; or a port: "
       "the first process serves http://127.0.0.1:PORT/metrics while it trains");
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
-  command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
+  command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(positiveNumber);
   command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")
-      ->check(CLI::PositiveNumber)
+      ->check(positiveNumber)
       ->capture_default_str();
   command->add_flag("--keep-best", train.keep.best,
                     "write a snapshot after each evaluation that is better than all before (the recipe's eval.monitor), and keep "
@@ -288,7 +288,7 @@ void addRun(CLI::App &app, int &status) {
       ->excludes("--resume");
   command
       ->add_option("--max-restarts", options->maxRestarts, "times to go on from the newest snapshot when the run fails")
-      ->check(CLI::NonNegativeNumber);
+      ->check(nonNegativeNumber);
   command->add_flag("--elastic", options->elastic,
                     "compile the plan anew when another number of processes was started, or is left, than it has "
                     "devices");

@@ -68,7 +68,7 @@ void addVerify(CLI::App &app, int &status) {
                     "prove it for all weights and data, on symbols: nothing of the plan runs");
   command->add_flag("--details", options->details, "with --proof: the formulas of what is not proved in full");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
-      ->check(CLI::PositiveNumber);
+      ->check(positiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
   command->add_flag("--check-weights", options->compare.checkWeights,
                     "compare all of the weight files, not samples, with those of compile time");
