@@ -16,9 +16,9 @@ inline constexpr int64_t smallBytes = 65536;
 inline constexpr int64_t chunkBytes = 256 << 20;
 // Kernels of no more elements run on one of a CPU's threads.
 inline constexpr int64_t soloElements = 4096;
-// Activations that have less than this part (one over it) of both passes' commands behind them until they are wanted
-// again stay on the device.
-inline constexpr int64_t leastWayBack = 8;
+// An activation stays on the device if fewer than 1/offloadSpanDivisor of both passes' commands lie between its last
+// forward and its first backward use.
+inline constexpr int64_t offloadSpanDivisor = 8;
 // A parameter's optimizer state that has fewer bytes stays there, too: it would be all latency.
 inline constexpr int64_t leastOnHost = 4096;
 // The rest leaves and comes in so many buckets, or with all that one kernel reads; two are on the device, an eighth of

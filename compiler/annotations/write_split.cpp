@@ -93,7 +93,7 @@ private:
     for (size_t i = 0; i < tables.flat.nodes.size(); ++i) {
       auto found = places.find(tables.flat.nodes[i].node);
       if (found == places.end() || found->second >= proto.graph().node_size()) continue;
-      placeOf[i] = found->second;
+      protoIndexOf[i] = found->second;
       if (auto stage = stageOfNode.find(tables.flat.nodes[i].name); stage != stageOfNode.end())
         stageOf[found->second] = stage->second;
     }
@@ -127,12 +127,13 @@ private:
       if (!dist::Sharding::parse(row->second->parameter, layout, fault))
         return inputError(fmt::format("the plan's layout of '{}': {}", row->first, fault));
       for (const import_::Use &use : parameter.uses) {
-        auto at = placeOf.find(use.node);
-        if (at == placeOf.end()) continue;
+        auto at = protoIndexOf.find(use.node);
+        if (at == protoIndexOf.end()) continue;
         const std::string &name = tables.flat.nodes[use.node].node->input(use.operand);
-        const bool isTurned = std::ranges::find(parameter.transposedAliases, name) != parameter.transposedAliases.end();
+        const bool isTransposed =
+            std::ranges::find(parameter.transposedAliases, name) != parameter.transposedAliases.end();
         std::optional<TensorSpec> spec =
-            specOfParameter(at->second, name, parameter.tensor.shape, row->second->dims, layout, isTurned);
+            specOfParameter(at->second, name, parameter.tensor.shape, row->second->dims, layout, isTransposed);
         if (spec) add(at->second, *spec);
       }
     }
@@ -142,7 +143,7 @@ private:
   // Normalization gives a parameter more dimensions than the file's: each of the file's is some of these.
   std::optional<TensorSpec> specOfParameter(int at, const std::string &name, const std::vector<int64_t> &shape,
                                             const std::vector<int64_t> &dims, const dist::Sharding &layout,
-                                            bool isTurned) const {
+                                            bool isTransposed) const {
     TensorSpec spec{.node = "", .tensor = name, .parts = {}, .devices = {}};
     dist::Axes all;
     size_t next = 0;
@@ -160,7 +161,7 @@ private:
       }
       if (product != shape[axis]) return {}; // stored otherwise than the file has it
     }
-    if (isTurned) {
+    if (isTransposed) {
       std::ranges::reverse(byAxis), std::ranges::reverse(axesByAxis);
       for (size_t axis = 0; axis < byAxis.size(); ++axis)
         for (ShardedPart &part : byAxis[axis]) part.axis = static_cast<int64_t>(axis);
@@ -194,7 +195,7 @@ private:
     for (const plan::Program &program : plan.programs())
       for (const plan::Fragment &fragment : program.fragments())
         for (const plan::InputBinding &input : fragment.inputs()) bindings.emplace(input.name(), &input);
-    for (const auto &[flat, at] : placeOf) {
+    for (const auto &[flat, at] : protoIndexOf) {
       const ::onnx::NodeProto &node = *tables.flat.nodes[flat].node;
       for (const std::string &name : std::set<std::string>(node.input().begin(), node.input().end())) {
         auto found = bindings.find(name);
@@ -218,7 +219,7 @@ private:
     std::unordered_map<std::string, const ::onnx::TensorShapeProto *> shapes;
     for (const auto &value : proto.graph().value_info())
       if (value.type().tensor_type().has_shape()) shapes[value.name()] = &value.type().tensor_type().shape();
-    for (const auto &[flat, at] : placeOf) {
+    for (const auto &[flat, at] : protoIndexOf) {
       const import_::FlatNode &node = tables.flat.nodes[flat];
       auto found = last.find(node.name);
       auto shape = shapes.find(node.node->output(0));
@@ -251,9 +252,9 @@ private:
   const dist::Mesh &mesh;
   planner::Problem problem; // that the plan was searched for
   std::unordered_map<std::string, int> stageOfOperation, stageOfNode;
-  std::vector<int64_t> ranks;    // by stage: where it lies along pp
-  std::map<size_t, int> placeOf; // of a flat node in the file's graph
-  std::map<int, int> stageOf;    // of the file's nodes
+  std::vector<int64_t> ranks;         // by stage: where it lies along pp
+  std::map<size_t, int> protoIndexOf; // index in the file's graph, by flat node
+  std::map<int, int> stageOf;         // of the file's nodes
 };
 
 } // namespace

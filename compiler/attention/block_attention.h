@@ -61,7 +61,7 @@ public:
   llvm::SmallVector<SequenceDims> dims;
 
 private:
-  struct Letters { // of the rows and of out in the product with the values, the block's in front
+  struct Letters { // einsum indices of the row statistics and of out; the block index comes first
     llvm::SmallVector<int64_t> rows, out;
   };
   Letters letters();

@@ -20,13 +20,13 @@ SmallVector<int64_t> toFront(int64_t rank, ArrayRef<int64_t> first) {
   return perm;
 }
 
-SmallVector<int64_t> behindOne(ArrayRef<int64_t> dims) {
+SmallVector<int64_t> shiftByOne(ArrayRef<int64_t> dims) {
   SmallVector<int64_t> shifted;
   for (int64_t dim : dims) shifted.push_back(dim + 1);
   return shifted;
 }
 
-SmallVector<int64_t> led(int64_t first, ArrayRef<int64_t> rest) {
+SmallVector<int64_t> prepend(int64_t first, ArrayRef<int64_t> rest) {
   SmallVector<int64_t> all{first};
   all.append(rest.begin(), rest.end());
   return all;
@@ -38,7 +38,7 @@ Value Blocks::split(Value x, SequenceDims dims) {
   SmallVector<int64_t> shape = shapeOf(x);
   int64_t rank = static_cast<int64_t>(shape.size());
   if (dims.query < 0 && dims.key < 0)
-    return f.make<onnx::BroadcastOp>(x, led(count, shape), behindOne(toFront(rank, {})));
+    return f.make<onnx::BroadcastOp>(x, prepend(count, shape), shiftByOne(toFront(rank, {})));
   SmallVector<int64_t> cut;
   int64_t query = -1, key = -1; // where the block numbers are
   for (int64_t dim = 0; dim < rank; ++dim) {
@@ -111,35 +111,35 @@ Value Blocks::draw(onnx::RandomUniformOp op, Value key, SequenceDims dims, int64
   return pick(table, turn);
 }
 
-Value Blocks::copy(Operation *op, ValueRange operands, const FactorRule &rule, const FactorSharding &split,
-                   const Sharding &layout, int64_t parts) {
+Value Blocks::cloneForBlocks(Operation *op, ValueRange operands, const FactorRule &rule, const FactorSharding &split,
+                             const Sharding &layout, int64_t parts) {
   auto global = tensorType(op->getResult(0));
   Mesh mesh = sequenceMesh(parts);
   std::vector<int64_t> local;
   std::string error;
-  Sharding whole = layout;
-  whole.partial.clear();
-  if (!localShape(mesh, whole, global.getShape().vec(), local, error)) return {};
+  Sharding withoutPartial = layout;
+  withoutPartial.partial.clear();
+  if (!localShape(mesh, withoutPartial, global.getShape().vec(), local, error)) return {};
   Operation *made = builder.clone(*op);
   partition::localizeAttributes(made, mesh, rule, split, local);
   llvm::TypeSwitch<Operation *>(made)
       .Case([&](onnx::BroadcastOp broadcast) {
-        broadcast.setShape(led(count, broadcast.getShape()));
-        broadcast.setDims(led(0, behindOne(broadcast.getDims())));
+        broadcast.setShape(prepend(count, broadcast.getShape()));
+        broadcast.setDims(prepend(0, shiftByOne(broadcast.getDims())));
       })
-      .Case([&](onnx::ReshapeOp reshape) { reshape.setShape(led(count, reshape.getShape())); })
-      .Case([&](onnx::TransposeOp transpose) { transpose.setPerm(led(0, behindOne(transpose.getPerm()))); })
+      .Case([&](onnx::ReshapeOp reshape) { reshape.setShape(prepend(count, reshape.getShape())); })
+      .Case([&](onnx::TransposeOp transpose) { transpose.setPerm(prepend(0, shiftByOne(transpose.getPerm()))); })
       .Case([&](onnx::ContractOp contract) {
-        int64_t letter = 0;
-        for (ArrayRef<int64_t> letters : {contract.getLhsIndices(), contract.getRhsIndices()})
-          for (int64_t used : letters) letter = std::max(letter, used + 1);
-        contract.setLhsIndices(led(letter, contract.getLhsIndices()));
-        contract.setRhsIndices(led(letter, contract.getRhsIndices()));
-        contract.setResultIndices(led(letter, contract.getResultIndices()));
+        int64_t blockIndex = 0;
+        for (ArrayRef<int64_t> indices : {contract.getLhsIndices(), contract.getRhsIndices()})
+          for (int64_t used : indices) blockIndex = std::max(blockIndex, used + 1);
+        contract.setLhsIndices(prepend(blockIndex, contract.getLhsIndices()));
+        contract.setRhsIndices(prepend(blockIndex, contract.getRhsIndices()));
+        contract.setResultIndices(prepend(blockIndex, contract.getResultIndices()));
       });
   made->setOperands(operands);
   made->setLoc(loc);
-  made->getResult(0).setType(global.clone(led(count, local)));
+  made->getResult(0).setType(global.clone(prepend(count, local)));
   return made->getResult(0);
 }
 
@@ -189,7 +189,7 @@ Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayR
     std::vector<int64_t> local;
     std::string error;
     if (!localShape(mesh, layout, type.getShape().vec(), local, error)) return {};
-    auto value = cast<DenseElementsAttr>(constant.getValue()).resizeSplat(type.clone(led(count, local)));
+    auto value = cast<DenseElementsAttr>(constant.getValue()).resizeSplat(type.clone(prepend(count, local)));
     return f.make<onnx::ConstantOp>(value);
   };
   Value result;
@@ -208,7 +208,7 @@ Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayR
                                   : blocked[operand]);
       if (!operands.back()) return {};
     }
-    result = copy(&op, operands, rule, split[&op], layout, turn.parts);
+    result = cloneForBlocks(&op, operands, rule, split[&op], layout, turn.parts);
     if (!result) return {};
     blocked[op.getResult(0)] = result;
     if (made) made->push_back(result.getDefiningOp());

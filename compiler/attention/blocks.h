@@ -41,8 +41,9 @@ private:
   llvm::DenseMap<mlir::Operation *, dist::FactorSharding> splits(mlir::Region &region,
                                                                  llvm::ArrayRef<SequenceDims> dims, int64_t parts);
   mlir::Value hit(llvm::ArrayRef<int64_t> shape, int64_t turn);
-  mlir::Value copy(mlir::Operation *op, mlir::ValueRange operands, const dist::FactorRule &rule,
-                   const dist::FactorSharding &split, const dist::Sharding &layout, int64_t parts);
+  // Clones op for blocks of length sequence/parts, with a leading dimension of count blocks.
+  mlir::Value cloneForBlocks(mlir::Operation *op, mlir::ValueRange operands, const dist::FactorRule &rule,
+                             const dist::FactorSharding &split, const dist::Sharding &layout, int64_t parts);
   mlir::Value draw(onnx::RandomUniformOp op, mlir::Value key, SequenceDims dims, int64_t turn);
 
   mlir::OpBuilder &builder;

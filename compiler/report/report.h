@@ -22,10 +22,10 @@ namespace cleave::report {
 
 struct ParameterLayout {
   std::string name, parameter, gradient, state; // layouts as Sharding::str(); "" where it does not train
-  std::vector<int64_t> dims;
-  int zero = 0;                          // ZeRO stage; 0 too where it cannot be cut
-  std::vector<std::string> readers = {}; // operations that read it
-  std::string group = {};                // what it trains with other than the optimizer's: "lr x 0.1, weight decay 0"
+  std::vector<int64_t> dims;                    // of the normalized parameter, which may split a dimension of the file
+  int zero = 0;                                 // ZeRO stage; 0 too where it cannot be cut
+  std::vector<std::string> readers = {};        // operations that read it
+  std::string group = {}; // what it trains with other than the optimizer's: "lr x 0.1, weight decay 0"
 };
 
 // Devices that do the same work; one stage without pipelines. Seconds of a whole step.

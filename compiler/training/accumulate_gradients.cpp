@@ -97,7 +97,7 @@ private:
   static void zeroCounts(PhaseBuilder &builder, func::FuncOp final) {
     llvm::MapVector<StringAttr, Type> counts;
     for (auto read : final.getOps<onnx::ReadOp>())
-      if (isCountTensor(read.getParam())) counts.insert({read.getParamAttr().getAttr(), read.getValue().getType()});
+      if (isLossCountTensor(read.getParam())) counts.insert({read.getParamAttr().getAttr(), read.getValue().getType()});
     for (auto [symbol, type] : counts) {
       Location loc = NameLoc::get(symbol);
       Value zero = Formula(builder, loc).constant(cast<RankedTensorType>(type), 0);

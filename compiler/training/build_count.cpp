@@ -17,11 +17,12 @@ public:
   void runOnOperation() override {
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
-    if (llvm::none_of(stepResults(model), [](const StepResult &result) { return isCountTensor(result.name); })) return;
+    if (llvm::none_of(stepResults(model), [](const StepResult &result) { return isLossCountTensor(result.name); }))
+      return;
     func::FuncOp count = model.clone();
     count.setName("count");
     getOperation().insert(model->getIterator(), count);
-    addUp(count);
+    accumulateCounts(count);
     setStepResults(model, withoutCounts(model));
     if (auto evaluate = getOperation().lookupSymbol<func::FuncOp>("evaluate")) countItself(evaluate);
   }
@@ -29,15 +30,16 @@ public:
 private:
   static SmallVector<StepResult> withoutCounts(func::FuncOp function) {
     SmallVector<StepResult> results = stepResults(function);
-    llvm::erase_if(results, [](const StepResult &result) { return isCountTensor(result.name); });
+    llvm::erase_if(results, [](const StepResult &result) { return isLossCountTensor(result.name); });
     return results;
   }
 
-  static void addUp(func::FuncOp count) {
+  // Reduces the clone of @model to @count, which adds each loss count to its accumulator.
+  static void accumulateCounts(func::FuncOp count) {
     for (auto write : llvm::make_early_inc_range(count.getOps<onnx::WriteOp>())) write.erase();
     PhaseBuilder builder(count, Phase::Update);
     for (const StepResult &result : stepResults(count)) {
-      if (!isCountTensor(result.name)) continue;
+      if (!isLossCountTensor(result.name)) continue;
       auto symbol = FlatSymbolRefAttr::get(count.getContext(), result.name);
       Location loc = result.value.getLoc();
       Value before = onnx::ReadOp::create(builder, loc, result.value.getType(), symbol);
@@ -53,7 +55,7 @@ private:
 
   void countItself(func::FuncOp evaluate) {
     for (const StepResult &result : stepResults(evaluate)) {
-      if (!isCountTensor(result.name)) continue;
+      if (!isLossCountTensor(result.name)) continue;
       PhaseBuilder builder(evaluate, Phase::Forward);
       builder.setInsertionPointAfterValue(result.value);
       Value all = Formula(builder, result.value.getLoc()).scale(result.value, static_cast<double>(microbatches));

@@ -40,7 +40,8 @@ public:
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
     for (const StepResult &result : results) {
       StringRef name = result.name;
-      if (isCountTensor(name) || name.starts_with(lossPrefix) || name.starts_with(lossWeightPrefix) || isMetric(result))
+      if (isLossCountTensor(name) || name.starts_with(lossPrefix) || name.starts_with(lossWeightPrefix) ||
+          isMetric(result))
         finished.push_back(result); // counts are for BuildCount
     }
     setStepResults(evaluate, finished);

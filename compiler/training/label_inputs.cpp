@@ -57,7 +57,8 @@ LabelInputs::Shape LabelInputs::ownShape(ArrayRef<int64_t> needed, std::optional
   return own;
 }
 
-// `samples`: the size of the dimension of that name; 0: there is none.
+// The shape that labels.shape states. samples replaces "batch" and the model's batch symbol; at 0 the recipe's dims
+// bind them.
 Result<LabelInputs::Shape> LabelInputs::givenShape(const recipe::Labels &labels, int64_t samples) {
   const std::string symbol = sampleSymbol(model);
   Shape shape;

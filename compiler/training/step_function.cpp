@@ -45,7 +45,7 @@ Value lossSum(func::FuncOp function, ArrayRef<StepResult> results) {
 
 constexpr StringLiteral countPrefix = "accumulator.loss_count.";
 std::string countTensor(size_t number) { return (countPrefix + Twine(number)).str(); }
-bool isCountTensor(StringRef name) { return name.starts_with(countPrefix); }
+bool isLossCountTensor(StringRef name) { return name.starts_with(countPrefix); }
 
 DenseSet<StringAttr> parametersOf(Value value) {
   DenseSet<StringAttr> found;

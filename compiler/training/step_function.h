@@ -36,7 +36,7 @@ inline constexpr llvm::StringLiteral lossPrefix = "loss.", lossWeightPrefix = "l
 // The tensor in which BuildCount adds up a count of the whole batch that the loss divides by, before its microbatches
 // read it. Until then it names one microbatch's part, a result of @model.
 std::string countTensor(size_t number);
-bool isCountTensor(llvm::StringRef name);
+bool isLossCountTensor(llvm::StringRef name);
 
 // Parameters that `value` is made of through real numbers all along: those that a gradient could pass to, even where
 // it is 0 because it passes what is flat (Round, Floor).

@@ -4,8 +4,8 @@
 namespace cleave::codegen {
 using namespace mlir;
 
-Place placeOf(Value value) {
-  Place place{value, 0};
+BufferView bufferViewOf(Value value) {
+  BufferView place{value, 0};
   while (auto view = place.root.getDefiningOp<plan::ViewOp>()) {
     auto element = cast<RankedTensorType>(view.getType()).getElementType();
     place.offset += int64_t(view.getOffset()) * elementBytes(element);
@@ -30,7 +30,7 @@ CommandList::CommandList(func::FuncOp function) {
     positions[&op] = ++last;
     if (isa<plan::ViewOp>(op)) continue;
     for (Value result : op.getResults()) roots.push_back(result);
-    for (OpOperand &operand : op.getOpOperands()) uses[placeOf(operand.get()).root].push_back(&operand);
+    for (OpOperand &operand : op.getOpOperands()) uses[bufferViewOf(operand.get()).root].push_back(&operand);
   }
 
   // Streams other than compute keep their own order: whoever waits for one command has waited for those before it.

@@ -17,11 +17,11 @@
 namespace cleave::codegen {
 
 // A value's place: `offset` bytes into the buffer of `root`, which is a command's result, an onnx.read or an argument.
-struct Place {
+struct BufferView {
   mlir::Value root;
   int64_t offset = 0;
 };
-Place placeOf(mlir::Value value); // through plan.view
+BufferView bufferViewOf(mlir::Value value); // through plan.view
 
 class CommandList {
 public:

@@ -22,10 +22,10 @@ using CommandOrder = llvm::SmallVector<mlir::Operation *>;
 using Early = llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *>>;
 void moveAhead(CommandOrder &order, const Early &early, const llvm::DenseSet<mlir::Operation *> &moved);
 
-// Evictions whose memory is free again for the work after a command: that command waits for them.
-using Departures = llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *, 1>>;
+// By command: the offloads that it waits for, so that their memory can be reused from then on.
+using OffloadWaits = llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *, 1>>;
 // Copies from and to the host's memory, in buckets of about equal bytes (order_host_copies.cpp). `isOfStage`: of a
 // forward or backward pass of a pipeline's stage.
-Departures orderHostCopies(CommandOrder &order, bool isOfStage);
+OffloadWaits orderHostCopies(CommandOrder &order, bool isOfStage);
 
 } // namespace cleave::codegen

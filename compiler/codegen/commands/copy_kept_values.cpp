@@ -11,17 +11,18 @@ using namespace mlir;
 namespace {
 
 struct CopyKeptValues : impl::CopyKeptValuesBase<CopyKeptValues> {
+  // Copies a saved result unless it is the only use of a whole buffer that a command made.
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      llvm::DenseSet<Value> taken;
+      llvm::DenseSet<Value> seenRoots;
       for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands()) {
         if (!place::keptAttr.ofResult(function, operand.getOperandNumber())) continue;
-        Place place = placeOf(operand.get());
+        BufferView place = bufferViewOf(operand.get());
         Operation *definition = place.root.getDefiningOp();
-        bool whole = place.offset == 0 && bytesOf(place.root.getType()) == bytesOf(operand.get().getType());
-        bool own = definition && !isa<onnx::ReadOp, plan::ConstantCommandOp>(definition);
-        if (whole && own && taken.insert(place.root).second) continue;
+        bool coversBuffer = place.offset == 0 && bytesOf(place.root.getType()) == bytesOf(operand.get().getType());
+        bool isCommandResult = definition && !isa<onnx::ReadOp, plan::ConstantCommandOp>(definition);
+        if (coversBuffer && isCommandResult && seenRoots.insert(place.root).second) continue;
         operand.set(copyOf(operand.get(), operand.getOwner()));
       }
     }

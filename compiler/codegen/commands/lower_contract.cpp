@@ -20,8 +20,8 @@ IndexStrides stridesByIndex(size_t count, llvm::ArrayRef<int64_t> indices, llvm:
   return byIndex;
 }
 
-// Copies the operand so that its indices lie in `order`; the view becomes the copy.
-void copyInto(OpBuilder &builder, Operation *origin, Operand &operand, const IndexOrder &order) {
+// Copies the operand into a dense tensor with its indices in order. Updates only view.base and view.offset.
+void copyToOrder(OpBuilder &builder, Operation *origin, Operand &operand, const IndexOrder &order) {
   llvm::SmallVector<int64_t, 6> sizes, strides;
   for (int64_t index : order) {
     size_t dim = llvm::find(operand.indices, index) - operand.indices.begin();
@@ -72,8 +72,8 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
   contraction.out = stridesByIndex(count, op.getResultIndices(), outStrides);
 
   ContractLayout layout = chooseContractLayout(contraction);
-  if (layout.copyLhs) copyInto(builder, op, lhs, *layout.copyLhs);
-  if (layout.copyRhs) copyInto(builder, op, rhs, *layout.copyRhs);
+  if (layout.copyLhs) copyToOrder(builder, op, lhs, *layout.copyLhs);
+  if (layout.copyRhs) copyToOrder(builder, op, rhs, *layout.copyRhs);
   RankedTensorType productType = resultType;
   if (layout.copyOut) {
     llvm::SmallVector<int64_t> sizes;

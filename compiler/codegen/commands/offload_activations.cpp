@@ -21,7 +21,7 @@ constexpr int64_t smallestPart = 1024; // of all bytes kept
 bool isMadeFromParameters(Operation *op) {
   return llvm::all_of(op->getOperands(), [](Value operand) {
     return isa_and_nonnull<onnx::ReadOp, plan::ConstantCommandOp, plan::FillCommandOp>(
-        placeOf(operand).root.getDefiningOp());
+        bufferViewOf(operand).root.getDefiningOp());
   });
 }
 
@@ -63,20 +63,21 @@ public:
     SmallVector<Kept> all;
     int64_t bytes = 0;
     for (Value root : list.rootsInOrder())
-      if (std::optional<Kept> kept = keptOf(root)) {
+      if (std::optional<Kept> kept = offloadCandidate(root)) {
         bytes += kept->bytes;
         all.push_back(std::move(*kept));
       }
     for (Kept &kept : all)
-      if (kept.bytes * smallestPart >= bytes) fetchFor(evictAfter(kept.root), kept.root, kept.back, kept.uses);
+      if (kept.bytes * smallestPart >= bytes)
+        fetchFor(evictAfter(kept.root), kept.root, kept.firstBackwardUse, kept.uses);
   }
 
 private:
   struct Kept {
     Value root;
     int64_t bytes = 0;
-    Operation *back = nullptr;     // the first command of the backward pass that reads it
-    SmallVector<OpOperand *> uses; // of the backward pass
+    Operation *firstBackwardUse = nullptr; // the first command of the backward pass that reads it
+    SmallVector<OpOperand *> uses;         // of the backward pass
   };
 
   // Where the gradients of weights and of what was kept begin. Before it stand the loss, and what kernels prepare for
@@ -104,10 +105,10 @@ private:
   // A running statistic's update, which reads nothing that the backward pass makes: it runs as soon as it can.
   bool runsEarly(Operation *op) const {
     return llvm::all_of(op->getOperands(),
-                        [&](Value operand) { return list.position(placeOf(operand).root) < backward; });
+                        [&](Value operand) { return list.position(bufferViewOf(operand).root) < backward; });
   }
 
-  std::optional<Kept> keptOf(Value root) const {
+  std::optional<Kept> offloadCandidate(Value root) const {
     if (!isMadeHere(root) || list.position(root) >= backward) return std::nullopt;
     Kept kept{root, bytesOf(root.getType()), nullptr, {}};
     int64_t last = list.position(root);
@@ -116,14 +117,15 @@ private:
       const auto phase = place::of(user).phase;
       if (phase == Phase::Forward || (phase == Phase::Backward && list.position(user) < backward)) {
         last = std::max(last, list.position(user));
-      } else if (phase == Phase::Backward || !runsEarly(user)) { // a kernel of the backward pass may end in an update
-        if (!kept.back || user->isBeforeInBlock(kept.back)) kept.back = user;
+      } else if (phase == Phase::Backward || !runsEarly(user)) { // an Update kernel may contain fused backward work
+        if (!kept.firstBackwardUse || user->isBeforeInBlock(kept.firstBackwardUse)) kept.firstBackwardUse = user;
         kept.uses.push_back(use);
       }
     }
-    if (!kept.back) return std::nullopt;
-    const int64_t way = commandsUpTo[size_t(list.position(kept.back))] - commandsUpTo[size_t(last)];
-    if (way * tuning::leastWayBack < commandsUpTo.back()) return std::nullopt;
+    if (!kept.firstBackwardUse) return std::nullopt;
+    const int64_t commandsBetween =
+        commandsUpTo[size_t(list.position(kept.firstBackwardUse))] - commandsUpTo[size_t(last)];
+    if (commandsBetween * tuning::offloadSpanDivisor < commandsUpTo.back()) return std::nullopt;
     return kept;
   }
 
@@ -189,7 +191,7 @@ private:
       auto number = place::keptAttr.ofResult(function, result.getOperandNumber());
       if (!number) continue;
       Kept &kept = all[*number];
-      Value root = placeOf(result.get()).root;
+      Value root = bufferViewOf(result.get()).root;
       int64_t last = list.position(root);
       for (OpOperand *use : list.usesOf(root))
         if (use->getOwner() != result.getOwner()) last = std::max(last, list.position(use->getOwner()));
@@ -204,7 +206,7 @@ private:
   // With other microbatches in between always.
   bool isAwayLong(const Kept &kept) const {
     const Reader &reader = kept.readers.front();
-    return othersBetween || (kept.left + reader.position) * tuning::leastWayBack >= kept.pass + reader.pass;
+    return othersBetween || (kept.left + reader.position) * tuning::offloadSpanDivisor >= kept.pass + reader.pass;
   }
 
   llvm::MapVector<int64_t, Kept> all; // by number

@@ -20,48 +20,50 @@ CommandOrder::iterator beginOfBackward(CommandOrder::iterator begin, CommandOrde
   return product != end ? product : std::find_if(begin, end, isBackward);
 }
 
-// Values that the forward pass keeps leave in buckets, too, of so many bytes unless one value or a sixteenth of all
-// has more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
-// command later). The last ones have left half way to the backward pass.
-void leaveInTurn(CommandOrder &order, bool isOfStage, int64_t largest, Departures &departures) {
+// Offloads of activations form buckets of bucketBytes, or more for one large value or 1/16 of all bytes.
+// Two buckets are in flight: the command that makes the first value of bucket n waits for bucket n - 2.
+// If that command is a collective, the next compute command waits.
+// Without stages, a command halfway to the backward pass waits for the last bucket.
+void addOffloadWaits(CommandOrder &order, bool isOfStage, int64_t bucketBytes, OffloadWaits &offloadWaits) {
   SmallVector<Operation *> leaving(
       llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
   int64_t all = 0;
   for (Operation *op : leaving) {
     all += resultBytes(op);
-    largest = std::max(largest, resultBytes(op));
+    bucketBytes = std::max(bucketBytes, resultBytes(op));
   }
-  largest = std::max(largest, all / tuning::hostBuckets);
-  SmallVector<Operation *> lastOf; // by bucket
+  bucketBytes = std::max(bucketBytes, all / tuning::hostBuckets);
+  SmallVector<Operation *> lastOffload; // by bucket
   int64_t bytes = 0;
   for (Operation *op : leaving) {
     bytes += resultBytes(op);
-    if (lastOf.empty() || bytes > largest) {
+    if (lastOffload.empty() || bytes > bucketBytes) {
       bytes = resultBytes(op);
-      Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
-      if (lastOf.size() >= 2) {
-        Operation *gone = lastOf[lastOf.size() - 2];
-        auto next = std::find_if(std::max(llvm::find(order, maker), llvm::find(order, gone)), order.end(), isCompute);
-        if (next != order.end()) departures[*next].push_back(gone);
+      Operation *maker = bufferViewOf(op->getOperand(0)).root.getDefiningOp();
+      if (lastOffload.size() >= 2) {
+        Operation *earlierOffload = lastOffload[lastOffload.size() - 2];
+        auto next =
+            std::find_if(std::max(llvm::find(order, maker), llvm::find(order, earlierOffload)), order.end(), isCompute);
+        if (next != order.end()) offloadWaits[*next].push_back(earlierOffload);
       }
-      lastOf.push_back(op);
+      lastOffload.push_back(op);
     }
-    lastOf.back() = op;
+    lastOffload.back() = op;
   }
-  if (isOfStage || lastOf.empty()) return;
-  auto left = llvm::find(order, lastOf.back());
+  if (isOfStage || lastOffload.empty()) return;
+  auto left = llvm::find(order, lastOffload.back());
   auto product = beginOfBackward(left, order.end());
   if (product == order.end()) return;
   auto half = std::find_if(left + (product - left) / 2, product, isCompute);
-  departures[*half].push_back(lastOf.back());
+  offloadWaits[*half].push_back(lastOffload.back());
 }
 
 } // namespace
 
 // Each fetch stands just before its first consumer, each eviction just after what it takes away. The first bucket is
 // fetched from the middle of the backward pass before it on; in a function of a stage, from its begin on.
-Departures orderHostCopies(CommandOrder &order, bool isOfStage) {
-  Departures departures;
+OffloadWaits orderHostCopies(CommandOrder &order, bool isOfStage) {
+  OffloadWaits offloadWaits;
   struct Bucket {
     size_t begin = 0; // where the first consumer stands
     int64_t bytes = 0;
@@ -81,8 +83,8 @@ Departures orderHostCopies(CommandOrder &order, bool isOfStage) {
     uses.back().fetches.push_back(op);
   }
   if (uses.empty()) {
-    leaveInTurn(order, isOfStage, 0, departures);
-    return departures;
+    addOffloadWaits(order, isOfStage, 0, offloadWaits);
+    return offloadWaits;
   }
   llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
   int64_t largest = 0, all = 0;
@@ -105,7 +107,7 @@ Departures orderHostCopies(CommandOrder &order, bool isOfStage) {
     auto after = llvm::partition_point(buckets, [&](const Bucket &bucket) { return bucket.begin <= place; });
     if (after != buckets.begin()) std::prev(after)->lastEviction = op;
   }
-  leaveInTurn(order, isOfStage, largest, departures);
+  addOffloadWaits(order, isOfStage, largest, offloadWaits);
   size_t start = 0; // where the first bucket is fetched
   if (!isOfStage) {
     auto firstUse = order.begin() + ptrdiff_t(buckets[0].begin);
@@ -118,10 +120,10 @@ Departures orderHostCopies(CommandOrder &order, bool isOfStage) {
     Operation *place = i ? order[buckets[i - 1].begin] : order[start];
     early[place].append(buckets[i].fetches);
     moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
-    if (i >= 2 && buckets[i - 2].lastEviction) departures[place].push_back(buckets[i - 2].lastEviction);
+    if (i >= 2 && buckets[i - 2].lastEviction) offloadWaits[place].push_back(buckets[i - 2].lastEviction);
   }
   moveAhead(order, early, moved);
-  return departures;
+  return offloadWaits;
 }
 
 } // namespace cleave::codegen

@@ -55,12 +55,12 @@ public:
     for (Operation *op : program) emit(op);
     if (contradiction) return contradiction;
     prefetchGathers();
-    departures = orderHostCopies(order, isOfStage);
+    offloadWaits = orderHostCopies(order, isOfStage);
     for (Operation *op : order) op->moveBefore(block.getTerminator());
     return nullptr;
   }
 
-  Departures departures;
+  OffloadWaits offloadWaits;
 
 private:
   struct Deferred {
@@ -81,7 +81,7 @@ private:
     for (auto op : block.getOps<onnx::ReadOp>()) read.insert(op.getParamAttr());
     for (Operation &op : block.without_terminator()) {
       bool fromNothing = llvm::all_of(op.getOperands(), [&](Value operand) {
-        Operation *producer = placeOf(operand).root.getDefiningOp();
+        Operation *producer = bufferViewOf(operand).root.getDefiningOp();
         return !producer || isNoCommand(producer) || isa<plan::FillCommandOp>(producer);
       });
       if (fromNothing && !isa<plan::StoreOp, plan::SendCommandOp>(op)) lazy.insert(&op);
@@ -90,7 +90,7 @@ private:
           consumers[producer].push_back(&op);
           ++pending[&op];
         }
-        auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
+        auto read = bufferViewOf(operand).root.getDefiningOp<onnx::ReadOp>();
         if (read && !isNoCommand(&op) && !isa<plan::StoreOp>(op)) readersOf[read.getParamAttr()].push_back(&op);
       }
     }
@@ -102,7 +102,7 @@ private:
     llvm::DenseSet<std::pair<Operation *, Operation *>> ordered;
     for (Operation &op : block.without_terminator()) {
       auto store = dyn_cast<plan::StoreOp>(op);
-      Operation *producer = store ? placeOf(store.getValue()).root.getDefiningOp() : nullptr;
+      Operation *producer = store ? bufferViewOf(store.getValue()).root.getDefiningOp() : nullptr;
       if (!producer || !isUpdate(producer)) continue;
       auto readers = readersOf.find(store.getParamAttr());
       if (readers == readersOf.end()) continue;
@@ -378,7 +378,7 @@ private:
 };
 
 // Streams, events and the order of the collectives, for the order that now stands.
-void assignEvents(Block &block, const Departures &departures, const dist::Mesh *mesh) {
+void assignEvents(Block &block, const OffloadWaits &offloadWaits, const dist::Mesh *mesh) {
   Builder builder(block.getParentOp()->getContext());
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;
@@ -408,7 +408,7 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
         awaitedCompute[stream] = lastCompute;
       }
       for (Value operand : op.getOperands())
-        if (Operation *producer = placeOf(operand).root.getDefiningOp();
+        if (Operation *producer = bufferViewOf(operand).root.getDefiningOp();
             producer && streamOf(producer) != 0 && streamOf(producer) != stream)
           waits.push_back(record(producer));
       if (!waits.empty()) plan::waitAttr.set(&op, waits);
@@ -424,8 +424,8 @@ void assignEvents(Block &block, const Departures &departures, const dist::Mesh *
       seen = collectiveNumber[producer];
       newest[streamOf(producer)] = producer;
     };
-    for (Value operand : op.getOperands()) await(placeOf(operand).root.getDefiningOp());
-    for (Operation *eviction : departures.lookup(&op)) await(eviction);
+    for (Value operand : op.getOperands()) await(bufferViewOf(operand).root.getDefiningOp());
+    for (Operation *eviction : offloadWaits.lookup(&op)) await(eviction);
     for (auto &[from, producer] : newest) waits.push_back(record(producer));
     if (!waits.empty()) plan::waitAttr.set(&op, waits);
     lastCompute = &op;
@@ -445,7 +445,7 @@ struct ScheduleCommands : impl::ScheduleCommandsBase<ScheduleCommands> {
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");
         return signalPassFailure();
       }
-      assignEvents(function.getBody().front(), scheduler.departures, gpu ? &mesh : nullptr);
+      assignEvents(function.getBody().front(), scheduler.offloadWaits, gpu ? &mesh : nullptr);
     }
   }
 };

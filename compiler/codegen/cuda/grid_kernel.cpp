@@ -13,7 +13,7 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int64_t stepsInFlight = 4; // of a thread in a long row
+constexpr int64_t stepsInFlight = 4; // steps whose loads a thread issues before it uses any
 
 class GridKernel {
 public:
@@ -37,7 +37,7 @@ public:
 
 private:
   using Values = GridBuilder::Values;
-  using Nest = SmallVector<int>; // the nodes that a walk over the items is there for
+  using NodeList = SmallVector<int>; // indices in nodes
 
   // Values at one place of the iteration space: of `width` neighbours along the vector factor.
   struct Frame {
@@ -118,7 +118,7 @@ private:
     } else if (s.vector >= 0) {
       frame.indices[s.vector] = first;
     }
-    Nest stores;
+    NodeList stores;
     for (auto [number, node] : llvm::enumerate(nodes))
       if (node.kind == KernelNode::Store) stores.push_back(number);
     compute(stores, frame, width);
@@ -126,7 +126,7 @@ private:
   }
 
   // All that the targets need, before anything is written: an input may lie where a result goes.
-  void compute(const Nest &targets, Frame &frame, int64_t width) {
+  void compute(const NodeList &targets, Frame &frame, int64_t width) {
     for (int target : targets)
       for (int64_t u = 0; u < width; ++u) value(nodes[target].producers.front(), u, frame, width);
   }
@@ -195,29 +195,29 @@ private:
 
   void emitPhase(int phase) {
     currentPhase = phase;
-    Nest walk, sums, ofUnit;
+    NodeList targets, reductions, ofUnit;
     for (auto [number, node] : llvm::enumerate(nodes)) {
       if (!isTarget(node) || node.level != phase) continue;
-      if (node.kind == KernelNode::Reduce) sums.push_back(number);
-      (node.kind == KernelNode::Store && isOfUnit(node) ? ofUnit : walk).push_back(number);
+      if (node.kind == KernelNode::Reduce) reductions.push_back(number);
+      (node.kind == KernelNode::Store && isOfUnit(node) ? ofUnit : targets).push_back(number);
     }
     Values carried;
-    for (int sum : sums) carried.append(g.width, neutral(sum));
-    if (!walk.empty()) {
-      // Values that do not change along the walk are computed before it.
-      const SmallVector<char> needs = neededBy(s, walk);
+    for (int sum : reductions) carried.append(g.width, neutral(sum));
+    if (!targets.empty()) {
+      // Values that are the same in every step are computed before the loop.
+      const SmallVector<char> needs = neededBy(s, targets);
       for (size_t i = 0; i < nodes.size(); ++i)
         if (needs[i] && isOfUnit(nodes[i]) && nodes[i].kind != KernelNode::Reduce)
           for (int64_t u = 0; u < (dependsOnVector(nodes[i]) ? g.width : 1); ++u) value(i, u, unit, g.width);
       if (g.unrolled) {
         for (auto [frame, active] : llvm::zip_equal(items, itemActive))
-          carried = visit(walk, sums, frame, active, carried);
+          carried = visit(targets, reductions, frame, active, carried);
       } else {
-        carried = walkOver(0, g.keptSteps, walk, sums, needs, carried);
-        carried = walkOver(g.keptSteps, steps, walk, sums, needs, carried);
+        carried = emitStepLoop(0, g.keptSteps, targets, reductions, needs, carried);
+        carried = emitStepLoop(g.keptSteps, steps, targets, reductions, needs, carried);
       }
     }
-    for (auto [i, sum] : llvm::enumerate(sums)) {
+    for (auto [i, sum] : llvm::enumerate(reductions)) {
       ArrayRef<Value> mine = ArrayRef<Value>(carried).slice(i * g.width, g.width);
       reduced[sum] = s.shape == KernelSchedule::Rows ? Values{alongRow(sum, mine)} : downColumns(sum, mine);
     }
@@ -236,13 +236,13 @@ private:
     unit = before;
   }
 
-  // The team's steps from `begin` to `end`, which shared memory has as a whole or not at all. Where it limits the
-  // blocks of a multiprocessor, a thread begins several steps together.
-  Values walkOver(int64_t begin, int64_t end, const Nest &walk, const Nest &sums, ArrayRef<char> needs,
-                  Values carried) {
+  // Emits the loop over steps [begin, end); shared memory holds all of them or none.
+  // A kernel that uses shared memory has few blocks per SM, so each thread issues the loads of several steps at once.
+  Values emitStepLoop(int64_t begin, int64_t end, const NodeList &targets, const NodeList &reductions,
+                      ArrayRef<char> needs, Values carried) {
     if (begin == end) return carried;
     const bool isKept = end <= g.keptSteps;
-    Nest loads;
+    NodeList loads;
     for (auto [number, node] : llvm::enumerate(nodes))
       if (needs[number] && node.kind == KernelNode::Load && dependsOnVector(node) && !isOfUnit(node) &&
           !(isKept && isReadBefore(static_cast<int>(number), currentPhase)))
@@ -258,17 +258,18 @@ private:
         for (int load : loads) value(load, 0, frame, g.width);
       for (Frame &frame : frames) keep(frame);
       Values next(soFar);
-      for (Frame &frame : frames) next = visit(walk, sums, frame, {}, next);
+      for (Frame &frame : frames) next = visit(targets, reductions, frame, {}, next);
       return next;
     };
-    const int64_t together = g.kept.empty() || loads.empty() ? 1 : stepsInFlight;
-    const int64_t round = together * g.team, whole = together == 1 ? 0 : (end - begin) / round * round;
-    if (whole > 0)
+    const int64_t unroll = g.kept.empty() || loads.empty() ? 1 : stepsInFlight;
+    const int64_t unrolledStride = unroll * g.team,
+                  unrolledSteps = unroll == 1 ? 0 : (end - begin) / unrolledStride * unrolledStride;
+    if (unrolledSteps > 0)
       carried =
-          grid.loop(grid.number(begin), grid.number(begin + whole), round, carried,
-                    [&](Value base, ValueRange soFar) { return visitSome(grid.sum(base, member), together, soFar); });
-    if (begin + whole == end) return carried;
-    return grid.loop(grid.sum(member, grid.number(begin + whole)), grid.number(end), g.team, carried,
+          grid.loop(grid.number(begin), grid.number(begin + unrolledSteps), unrolledStride, carried,
+                    [&](Value base, ValueRange soFar) { return visitSome(grid.sum(base, member), unroll, soFar); });
+    if (begin + unrolledSteps == end) return carried;
+    return grid.loop(grid.sum(member, grid.number(begin + unrolledSteps)), grid.number(end), g.team, carried,
                      [&](Value step, ValueRange soFar) { return visitSome(step, 1, soFar); });
   }
   const GridSchedule::Kept *keptOf(int number) const {
@@ -292,12 +293,12 @@ private:
         grid.store(frame.values[one.node], grid.shared(), keptPlace(one, frame), true);
   }
 
-  // Stores and sums up at one item; the sums so far, with it.
-  Values visit(const Nest &walk, const Nest &sums, Frame &frame, Value active, Values carried) {
-    compute(walk, frame, g.width);
-    for (int number : walk)
+  // Emits the stores and reductions of one step; returns the updated accumulators.
+  Values visit(const NodeList &targets, const NodeList &reductions, Frame &frame, Value active, Values carried) {
+    compute(targets, frame, g.width);
+    for (int number : targets)
       if (nodes[number].kind == KernelNode::Store) store(number, frame, g.width, grid.both(isActive, active));
-    for (auto [i, number] : llvm::enumerate(sums))
+    for (auto [i, number] : llvm::enumerate(reductions))
       for (int64_t u = 0; u < g.width; ++u) {
         Value &sum = carried[i * g.width + u];
         Value x = value(nodes[number].producers.front(), u, frame, g.width);

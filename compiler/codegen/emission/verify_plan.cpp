@@ -108,7 +108,7 @@ public:
 private:
   // The identity of the value that lies at a place: reads of one persistent tensor are the same value.
   const void *ownerOf(Value value) const {
-    Value root = placeOf(value).root;
+    Value root = bufferViewOf(value).root;
     if (auto read = root.getDefiningOp<onnx::ReadOp>()) return read.getParamAttr().getAsOpaquePointer();
     if (auto constant = root.getDefiningOp<plan::ConstantCommandOp>()) return constant.getValue().getAsOpaquePointer();
     return root.getAsOpaquePointer();
@@ -196,10 +196,10 @@ private:
                        return rangeOf(result).begin == rangeOf(operand).begin;
                      });
       if (inPlace) continue;
-      const bool isInRows = rowsOf(placeOf(operand).root).has_value(); // of the concatenation, which is `op`
+      const bool isInRows = rowsOf(bufferViewOf(operand).root).has_value(); // of the concatenation, which is `op`
       auto intruder = bytes.intruder(rangeOf(isInRows ? op->getResult(0) : operand), [&](const void *owner) {
         return isInRows ? owner == ownerOf(op->getResult(0))
-                        : owner == ownerOf(operand) || isPartOf(placeOf(operand).root, owner);
+                        : owner == ownerOf(operand) || isPartOf(bufferViewOf(operand).root, owner);
       });
       if (!intruder.found) continue;
       return op->emitOpError() << "reads a value whose bytes " << intruder.range.begin << " to " << intruder.range.end

@@ -55,7 +55,7 @@ public:
       auto waitFor = [&](Operation *other) {
         if (other && streamOf(other) != 0) events.push_back(*plan::recordAttr.of(other));
       };
-      waitFor(placeOf(store.getValue()).root.getDefiningOp());
+      waitFor(bufferViewOf(store.getValue()).root.getDefiningOp());
       for (Value read : reads.lookup(store.getParamAttr()))
         for (OpOperand *use : list.usesOf(read)) waitFor(use->getOwner());
       if (!events.empty()) plan::waitAttr.set(&op, events);
@@ -88,7 +88,7 @@ public:
   void annotate() {
     Builder builder(function.getContext());
     auto offsetOf = [&](Value value) {
-      Place place = placeOf(value);
+      BufferView place = bufferViewOf(value);
       auto [owner, offset] = ownerOf(index.lookup(place.root));
       return storages[owner].fixed + offset + place.offset;
     };
@@ -209,7 +209,7 @@ private:
 
   // The storage whose whole buffer is this value, if a command of this fragment makes it and it has no fixed place.
   Storage *ownScratch(Value value) {
-    Place place = placeOf(value);
+    BufferView place = bufferViewOf(value);
     Storage &storage = storages[index.lookup(place.root)];
     bool whole = place.offset == 0 && bytesOf(value.getType()) == storage.bytes;
     bool movable = storage.root.getDefiningOp() && storage.parent < 0 && storage.fixed < 0;
@@ -222,7 +222,7 @@ private:
   bool paired(plan::LaunchOp launch, Value root, int64_t result) {
     bool any = false;
     for (OpOperand &operand : launch->getOpOperands()) {
-      Place place = placeOf(operand.get());
+      BufferView place = bufferViewOf(operand.get());
       if (place.root != root) {
         if (sharesBuffer(place.root, root)) return false; // a part of it, read at other places
         continue;
@@ -257,7 +257,7 @@ private:
         Operation *reader = use->getOwner();
         auto launch = dyn_cast<plan::LaunchOp>(reader);
         auto product = dyn_cast<plan::ContractCommandOp>(reader);
-        const bool adds = product && use->get() == product.getSum() && placeOf(use->get()).offset == 0;
+        const bool adds = product && use->get() == product.getSum() && bufferViewOf(use->get()).offset == 0;
         bool sharesIndex =
             launch ? reader == producer && paired(launch, read, cast<OpResult>(storage->root).getResultNumber())
                    : adds && sharesBuffer(product.getY(), storage->root);
@@ -271,7 +271,7 @@ private:
   // The persistent tensor that the operand reads, where nobody needs its bytes after the launch until another value is
   // made there: the result may take them. Null: none.
   FlatSymbolRefAttr homeFor(plan::LaunchOp launch, Value operand, int64_t result) {
-    auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
+    auto read = bufferViewOf(operand).root.getDefiningOp<onnx::ReadOp>();
     const Storage *storage = ownScratch(launch.getResult(result));
     if (!read || !storage || lostHomes.contains(read.getParamAttr())) return {};
     auto overwrite = overwrites.find(read.getParamAttr());

@@ -25,7 +25,7 @@ void SlotLayout::collect(Region &region) {
     llvm::DenseSet<Value> kept;
     for (OpOperand &operand : terminator->getOpOperands())
       if (auto number = place::keptAttr.ofResult(function, operand.getOperandNumber())) {
-        Value root = placeOf(operand.get()).root;
+        Value root = bufferViewOf(operand.get()).root;
         if (Operation *definition = root.getDefiningOp(); definition && isEvict(definition)) evicted.insert(*number);
         keep(root, *number, static_cast<int64_t>(position));
         kept.insert(root);

@@ -211,11 +211,11 @@ private:
   }
 
   // Bytes that would leave for the host's memory and come back at once, were it not for other microbatches in between:
-  // of the stage's last units, what has less than `leastWayBack` of its operations behind it.
+  // of the stage's last units, what has less than 1/offloadSpanDivisor of its operations behind it.
   double readAgainSoon(int first, int end) const {
     const double nodes = double(layout.units[size_t(end) - 1].end - layout.units[size_t(first)].first);
     double behind = 0, bytes = 0;
-    for (int u = end; u-- > first && behind * tuning::leastWayBack < nodes;) {
+    for (int u = end; u-- > first && behind * tuning::offloadSpanDivisor < nodes;) {
       const Unit &unit = layout.units[size_t(u)];
       bytes += problem.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
       behind += double(unit.end - unit.first);

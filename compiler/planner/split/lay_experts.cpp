@@ -28,7 +28,7 @@ bool countsExperts(const Problem &problem, const Node &node, int64_t factor) {
 class ExpertWalk {
 public:
   explicit ExpertWalk(Laying &laying)
-      : laying(laying), problem(laying.problem), facts(laying.facts), experts(problem), lies(problem.tensors.size()),
+      : laying(laying), problem(laying.problem), facts(laying.facts), experts(problem), layouts(problem.tensors.size()),
         one{{{laying.axes[0].name, laying.axes[0].size}}} {}
 
   Status run() {
@@ -59,42 +59,42 @@ private:
 
   bool isOnExperts(int tensor) const {
     const int64_t dim = experts.of[size_t(tensor)];
-    return dim >= 0 && size_t(dim) < lies[size_t(tensor)].dims.size() &&
-           !lies[size_t(tensor)].dims[size_t(dim)].empty();
+    return dim >= 0 && size_t(dim) < layouts[size_t(tensor)].dims.size() &&
+           !layouts[size_t(tensor)].dims[size_t(dim)].empty();
   }
 
-  // True for a node that works on its own experts' weights.
+  // Assigns ep to a factor of node i. Returns true if the node is a product whose stacked weights are split by expert.
   bool visit(size_t i) {
     const Node &node = problem.nodes[i];
-    const int64_t ofExperts = experts.factorOf(node), samples = facts.batchFactors[i];
-    bool readsWeight = false, readsStack = false, readsSamples = false, readsExperts = false;
+    const int64_t expertFactor = experts.factorOf(node), batchFactor = facts.batchFactors[i];
+    bool readsWeight = false, readsStack = false, readsActivation = false, readsExperts = false;
     double read = 0, made = 0; // elements
     for (int tensor : node.results) made += double(problem.tensors[size_t(tensor)].elements());
     for (size_t o = 0; o < node.operands.size(); ++o) {
       const Tensor &tensor = problem.tensors[size_t(node.operands[o])];
       readsWeight |= tensor.kind == TensorKind::Parameter;
-      readsStack |= isStacked(tensor) && dimOf(node.rule, node.rule.operands[o], ofExperts) >= 0;
-      readsSamples |= tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Constant;
+      readsStack |= isStacked(tensor) && dimOf(node.rule, node.rule.operands[o], expertFactor) >= 0;
+      readsActivation |= tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Constant;
       readsExperts |= isOnExperts(node.operands[o]);
       read += double(tensor.elements());
     }
-    int64_t chosen = samples;
+    int64_t chosen = batchFactor;
     if (readsStack && !node.cheap)
-      chosen = ofExperts;
+      chosen = expertFactor;
     else if (node.cheap && readsExperts)
-      chosen = ofExperts;
-    else if (!readsSamples || (node.cheap && ofExperts >= 0 && made > read))
-      chosen = -1; // as its readers want it; what is repeated for them goes to them before it is
-    else if (!node.cheap && !readsWeight && ofExperts >= 0 && ofExperts != samples)
-      chosen = bytes(i, ofExperts) < bytes(i, samples) ? ofExperts : samples;
-    bool isGiven = laying.give(0, i, chosen);
-    if (!isGiven && readsSamples && chosen != samples) laying.giveSamples(0, i);
+      chosen = expertFactor;
+    else if (!readsActivation || (node.cheap && expertFactor >= 0 && made > read))
+      chosen = -1; // The readers decide; the input of a broadcast is resharded before it is enlarged.
+    else if (!node.cheap && !readsWeight && expertFactor >= 0 && expertFactor != batchFactor)
+      chosen = bytes(i, expertFactor) < bytes(i, batchFactor) ? expertFactor : batchFactor;
+    bool isAssigned = laying.give(0, i, chosen);
+    if (!isAssigned && readsActivation && chosen != batchFactor) laying.giveSamples(0, i);
     dist::FactorSharding split = splitBy(node, laying.axes[0].factors[i]);
     for (size_t r = 0; r < node.results.size(); ++r) {
-      lies[size_t(node.results[r])] = dist::resultSharding(node.rule, split, r);
-      lies[size_t(node.results[r])].partial.clear();
+      layouts[size_t(node.results[r])] = dist::resultSharding(node.rule, split, r);
+      layouts[size_t(node.results[r])].partial.clear();
     }
-    return isGiven && readsStack && !node.cheap;
+    return isAssigned && readsStack && !node.cheap;
   }
 
   dist::FactorSharding splitBy(const Node &node, int64_t factor) const {
@@ -119,7 +119,7 @@ private:
       }
     };
     for (size_t o = 0; o < node.operands.size(); ++o)
-      if (const dist::Sharding &from = lies[size_t(node.operands[o])]; !from.dims.empty())
+      if (const dist::Sharding &from = layouts[size_t(node.operands[o])]; !from.dims.empty())
         add(node.operands[o], from, dist::operandSharding(node.rule, split, o));
     for (size_t r = 0; r < node.results.size(); ++r) {
       dist::Sharding to = dist::Sharding::replicated(node.rule.results[r].size());
@@ -135,7 +135,7 @@ private:
   const Problem &problem;
   const ProblemFacts &facts;
   CountedDims experts;
-  std::vector<dist::Sharding> lies;
+  std::vector<dist::Sharding> layouts;
   dist::Mesh one;
 };
 

@@ -255,8 +255,8 @@ private:
                            isFed ? int64_t(t) : -1);
       if (last >= 0) {
         flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
-        flow.nearLoss = behind[size_t(last)] * tuning::leastWayBack < all;
-        flow.nearLossAgain = behindAgain[size_t(last)] * tuning::leastWayBack < all;
+        flow.nearLoss = behind[size_t(last)] * tuning::offloadSpanDivisor < all;
+        flow.nearLossAgain = behindAgain[size_t(last)] * tuning::offloadSpanDivisor < all;
       }
       auto [found, isNew] = tied.try_emplace(key, model.flows.size());
       if (isNew)

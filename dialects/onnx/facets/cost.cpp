@@ -109,11 +109,11 @@ double MaxPoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()
 double AveragePoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
 double AveragePoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()); }
 
-// Two products forward; five backward, as the scores are made again. A library skips the future's blocks of
-// causal attention: half of it.
+// 2 matmuls forward; 5 backward, where the scores are recomputed.
+// A library skips the blocks above the causal diagonal, so half remain. Layout: [batch, sequence, heads, features].
 static double attentionFlops(mlir::Value query, mlir::Value key, double products, bool causal) {
-  double all = products * 2 * elements(query) * static_cast<double>(tensorType(key).getShape()[1]);
-  return causal ? all / 2 : all;
+  double flops = products * 2 * elements(query) * static_cast<double>(tensorType(key).getShape()[1]);
+  return causal ? flops / 2 : flops;
 }
 double ScaledAttentionOp::getFlops() { return attentionFlops(getQuery(), getKey(), 2, getCausal()); }
 double ScaledAttentionGradOp::getFlops() { return attentionFlops(getQuery(), getKey(), 5, getCausal()); }
