@@ -1,6 +1,6 @@
-// RUN: cleave-opt %s --split-input-file --recognize-dropout --erase-dead-code | FileCheck %s
-// RUN: cleave-opt %s --split-input-file --recognize-dropout=dropout=0 --erase-dead-code | FileCheck %s --check-prefix=OFF
-// RUN: cleave-opt %s --split-input-file --recognize-dropout=dropout=0.5 --erase-dead-code | FileCheck %s --check-prefix=RATE
+// RUN: cleave-opt %s --split-input-file --recognize-dropout --canonicalize | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --recognize-dropout=dropout=0 --canonicalize | FileCheck %s --check-prefix=OFF
+// RUN: cleave-opt %s --split-input-file --recognize-dropout=dropout=0.5 --canonicalize | FileCheck %s --check-prefix=RATE
 
 // Channels: the mask is divided by its probability, and repeated.
 // CHECK-LABEL: func.func @model
