@@ -227,11 +227,16 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
                         (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
+  if (!asIs && filled && !filled->noSmallerBatch.empty())
+    return Status(ErrorKind(asIs.status().exitStatus()),
+                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(),
+                              filled->noSmallerBatch));
   if (!isFaster) return asIs;
   filled->samples = samples;
-  filled->notes.push_back(fmt::format(
-      "the batch of {} samples has {} places, which divide over the devices: {} stay empty, {:.0f} % of a step",
-      samples, places, places - samples, 100.0 * double(places - samples) / double(places)));
+  filled->notes.push_back(fmt::format("the batch of {} samples has {} places, which divide over devices and "
+                                      "microbatches: {} stay empty, {:.0f} % of a step",
+                                      samples, places, places - samples,
+                                      100.0 * double(places - samples) / double(places)));
   return filled;
 }
 

@@ -20,6 +20,17 @@ SPLITS = [("cpu:7", {}, 35), ("cpu:4", {"mesh": "dp=4", "zero": 3}, 32), ("cpu:4
           ("cpu:2", {"mesh": "pp=2", "microbatches": 4}, 32), ("cpu:1", {"microbatches": 7}, 35)]
 
 
+class Scaled(nn.Module):
+    """The number of samples is one of its numbers: more places would be another model."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 4)
+
+    def forward(self, input):
+        return self.layer(input) * input.shape[0]
+
+
 def by_torch(module, batches):
     module, losses = copy.deepcopy(module), []
     optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
@@ -74,7 +85,8 @@ def main():
         assert verified.returncode == 0, verified.stdout + verified.stderr
         # A loss that ignores no label cannot leave places empty.
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "mse"}}, "cpu:7", mesh="dp=7"),
-                "the batch of 30 does not divide over dp=7")
+                "the batch of 30 does not divide over dp=7", "no place of a larger batch can stay empty: loss mse has no label that it ignores")
+        refused(lambda: cleave.compile(Scaled(), RECIPE, "cpu:7", mesh="dp=7", example=(x[:2],)), "the batch of 30 does not divide over dp=7")
     print("uneven batches: as expected")
 
 
