@@ -1,6 +1,7 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/training/node_names.h"
+#include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include <llvm/ADT/StringSet.h>
 #include <llvm/Support/MemoryBuffer.h>
@@ -36,8 +37,9 @@ private:
   }
 
   // Decisions are made at the whole batch. At a microbatch a Loop over samples is written out fewer times, a sum over one
-  // entry is folded away, and a factor of 1 is not: such an operation lies as what it reads and what reads it.
-  bool mayFoldOtherwise() const { return decision.microbatches > 1; }
+  // entry is folded away, and a factor of 1 is not: such an operation lies as what it reads and what reads it. A product
+  // is always there.
+  bool mayFoldOtherwise(Operation *op) const { return decision.microbatches > 1 && !onnx::isHeavy(op); }
 
   using NodeDecisions = llvm::StringMap<const planner::NodeDecision *>;
 
@@ -62,7 +64,7 @@ private:
     for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
     place::nodesAttr.remove(module);
     for (const planner::NodeDecision &node : decision.nodes)
-      if (node.computes && !mayFoldOtherwise() && !training::isOfLoss(node.node) && !found.contains(node.node) &&
+      if (node.computes && decision.microbatches == 1 && !training::isOfLoss(node.node) && !found.contains(node.node) &&
           !found.contains(StringRef(node.node).rsplit(":+").first))
         return module.emitError("the decision names operation '")
                << node.node << "', and the step has none of that name";
@@ -75,7 +77,7 @@ private:
       auto known = nodes.find(named.name);
       if (known == nodes.end()) {
         const bool mayBeMetric = function.getName() != "final";
-        if (mayDiffer || mayBeMetric || mayFoldOtherwise() || !place::nodeAttr.isOn(named.op)) continue;
+        if (mayDiffer || mayBeMetric || mayFoldOtherwise(named.op) || !place::nodeAttr.isOn(named.op)) continue;
         return named.op->emitOpError("is '") << named.name << "', which the decision does not name";
       }
       found.insert(named.name);

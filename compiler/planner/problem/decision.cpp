@@ -93,6 +93,8 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
       decision.zeroAxes = parseAxes(reader.word());
     } else if (key == "stages")
       decision.stages = int(reader.integer());
+    else if (key == "microbatches")
+      decision.microbatches = reader.integer();
     else if (key == "chunks")
       decision.chunks = reader.integer();
     else if (key == "gathers-again")

@@ -166,7 +166,7 @@ struct Decision {
   double twiceMemorySeconds = 0;  // a step's, searched for devices with twice the memory; 0: not searched
   std::vector<std::string> notes; // what a person should know: a dimension left whole and why
 
-  // Reads what partition follows of a decision, for tests of it: "stages 2", "chunks 8" and "gathers-again" may be left out, and of
+  // Reads what partition follows of a decision, for tests of it: "stages 2", "microbatches 4", "chunks 8" and "gathers-again" may be left out, and of
   // a node all behind the axes of its factors.
   //
   //   cleave-decision 2

@@ -4,6 +4,7 @@
 // RUN: not cleave-opt %t/step.mlir --apply-decision="file=%t/rank.txt" 2>&1 | FileCheck %s --check-prefix=RANK
 // RUN: not cleave-opt %t/step.mlir --apply-decision="file=%t/unknown.txt" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not cleave-opt %t/named.mlir --apply-decision="file=%t/unused.txt" 2>&1 | FileCheck %s --check-prefix=UNUSED
+// RUN: not cleave-opt %t/named.mlir --apply-decision="file=%t/microbatches.txt" 2>&1 | FileCheck %s --check-prefix=UNUSED
 // RUN: not cleave-opt %t/step.mlir --apply-decision="file=%t/factors.txt" 2>&1 | FileCheck %s --check-prefix=FACTORS
 // What is decided never vanishes silently.
 
@@ -30,6 +31,11 @@ node "/up/MatMull" dp tp -
 cleave-decision 2
 mesh dp=2,tp=2
 batch-axes dp
+//--- microbatches.txt
+cleave-decision 2
+mesh dp=2,tp=2
+batch-axes dp
+microbatches 4
 //--- factors.txt
 cleave-decision 2
 mesh dp=2,tp=2
