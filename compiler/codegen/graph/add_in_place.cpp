@@ -34,7 +34,10 @@ bool addInPlace(onnx::ContractOp product, Value sum, Value last, onnx::AddOp add
   if (!command) return lowered.undo(), false;
   command.getSumMutable().assign(sum);
   Value result = last == product.getY() ? command.getY() : last;
-  if (last != product.getY()) product.getY().replaceAllUsesWith(command.getY());
+  if (last != product.getY()) {
+    product.getY().replaceAllUsesWith(command.getY());
+    product.erase();
+  }
   OpBuilder builder(add);
   if (result.getType() != add.getY().getType())
     result = onnx::ReshapeOp::create(builder, add.getLoc(), add.getY().getType(), result,
@@ -42,8 +45,7 @@ bool addInPlace(onnx::ContractOp product, Value sum, Value last, onnx::AddOp add
   add.getY().replaceAllUsesWith(result);
   Value a = add.getA(), b = add.getB();
   add->erase();
-  for (Value unused : {a, b, Value(product.getY())})
-    if (unused && unused.getDefiningOp()) eraseUnused(unused.getDefiningOp());
+  for (Value unused : {a, b}) eraseUnused(unused.getDefiningOp());
   return true;
 }
 
