@@ -220,7 +220,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Batch batch{.samples = 0};
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
-  if (places == samples || !request.recipe.ramp.empty()) return asIs;
+  if (places == samples || places >= 2 * samples || !request.recipe.ramp.empty()) return asIs; // else half would wait
   CompileRequest larger = request;
   larger.warn = [](const std::string &) {}; // it was told
   larger.recipe.dims[batch.symbol.empty() ? "batch" : batch.symbol] = places;
