@@ -24,6 +24,14 @@ std::optional<FactorRule> ruleOf(Operation *op) {
   return rule;
 }
 
+// Where a part lies in the whole says what the operation computes: a row that a number names, groups of channels, a draw.
+bool countsFromWhole(Operation *op, const FactorRule &rule, int64_t factor) {
+  auto isAt = [&](const TensorFactors &dims, int64_t dim) { return llvm::is_contained(dims[size_t(dim)], factor); };
+  if (auto gather = dyn_cast<onnx::GatherOp>(op)) return isAt(rule.operands[0], gather.getAxis());
+  if (auto scatter = dyn_cast<onnx::ScatterAddOp>(op)) return isAt(rule.results[0], scatter.getAxis());
+  return isa<onnx::RandomUniformOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
+}
+
 class Search {
 public:
   Search(onnx::ContractOp product, int64_t dim) : product(product), large(elementsOf(product.getY()) / 2) {
@@ -72,9 +80,10 @@ private:
     if (!region.members.insert(op)) return true;
     if (isa<onnx::ConstantOp>(op)) return true;
     std::optional<FactorRule> rule = ruleOf(op);
-    if (!rule || op->getNumResults() != 1 || isa<onnx::RandomUniformOp>(op)) return false;
+    if (!rule || op->getNumResults() != 1) return false;
     const std::optional<int64_t> factor = factorOf(op, *rule);
-    if (!factor || rule->factors[size_t(*factor)].kind == Factor::Whole) return false;
+    if (!factor || rule->factors[size_t(*factor)].kind == Factor::Whole || countsFromWhole(op, *rule, *factor))
+      return false;
     for (auto [operand, dims] : llvm::zip_equal(op->getOperands(), rule->operands))
       if (!follow(operand, dims, *factor)) return false;
     if (rule->factors[size_t(*factor)].kind == Factor::Reduced) {
@@ -117,8 +126,9 @@ private:
     llvm::DenseSet<Operation *> after, before; // what needs a member, what a member needs
     Block &block = *product->getBlock();
     for (Operation &op : block)
-      if (region.members.contains(&op) ||
-          llvm::any_of(op.getOperands(), [&](Value x) { return x.getDefiningOp() && after.contains(x.getDefiningOp()); }))
+      if (region.members.contains(&op) || llvm::any_of(op.getOperands(), [&](Value x) {
+            return x.getDefiningOp() && after.contains(x.getDefiningOp());
+          }))
         after.insert(&op);
     SmallVector<Operation *> between;
     for (Operation &op : llvm::reverse(block)) {
@@ -134,8 +144,8 @@ private:
     }
     // A sum over all parts is there after the last of them.
     return open.empty() && llvm::none_of(region.sums, [&](auto &sum) {
-      return llvm::any_of(sum.first.getUsers(), [&](Operation *user) { return region.members.contains(user); });
-    });
+             return llvm::any_of(sum.first.getUsers(), [&](Operation *user) { return region.members.contains(user); });
+           });
   }
 
   bool leaveIsSmall() const {

@@ -9,6 +9,7 @@
 #include "dialects/onnx/kinds.h"
 #include "dialects/onnx/sample_dim.h"
 #include "runtime/plan/master_weights.h"
+#include <limits>
 #include <llvm/ADT/StringSet.h>
 
 using namespace mlir;
@@ -201,7 +202,10 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     }
     problem.nodes.push_back(std::move(node));
   }
-  for (const ChunkRegion &region : chunkRegions(function.getBody().front(), 2))
+  // A device may have too few samples for many chunks, and cuts along the sequence then: both must be possible.
+  Block &block = function.getBody().front();
+  const bool canCutEither = !chunkRegions(block, std::numeric_limits<int64_t>::max() / 2).empty();
+  for (const ChunkRegion &region : canCutEither ? chunkRegions(block, 2) : std::vector<ChunkRegion>())
     for (Operation *op : region.members)
       for (Value y : op->getResults()) {
         auto known = state.tensorOf.find(y);

@@ -55,3 +55,15 @@ func.func @rowsMeet(%x: tensor<4x8xf32>, %w: tensor<8x64xf32>) -> tensor<4xf32> 
 }
 // CHECK-LABEL: func.func @rowsMeet
 // CHECK-NOT: onnx.Slice
+
+// -----
+
+// Numbers name rows of the whole: a part of the rows has others.
+func.func @rowsAreNamed(%x: tensor<4x8xf32>, %w: tensor<8x64xf32>, %at: tensor<3xi64>) -> tensor<3xf32> {
+  %logits = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<4x8xf32>, tensor<8x64xf32>) -> tensor<4x64xf32>
+  %some = onnx.Gather %logits, %at {axis = 0 : i64} : (tensor<4x64xf32>, tensor<3xi64>) -> tensor<3x64xf32>
+  %s = onnx.ReduceSum %some {axes = array<i64: 1>} : (tensor<3x64xf32>) -> tensor<3xf32>
+  return %s : tensor<3xf32>
+}
+// CHECK-LABEL: func.func @rowsAreNamed
+// CHECK-NOT: onnx.Slice
