@@ -111,13 +111,13 @@ def main(model):
         agree(told, lines[-1], lines[5]["eval_loss"])
         assert "eval_loss" not in lines[-1] and told["step"] == 8 and {("grad_norm_of_group", "first"), "lr", "data_s"} <= set(told)
         # A reader finds the file whole at any moment, and nothing else is left.
-        with subprocess.Popen([cleave.tool_path(), "run", plan.path, "--quiet", "--steps", "600", "--prometheus", folder / "r.prom"]) as running:
+        with subprocess.Popen([cleave.tool_path(), "run", plan.path, "--quiet", "--steps", "4000", "--prometheus", folder / "r.prom"]) as running:
             seen = set()
             while running.poll() is None:
                 if (folder / "r.prom").exists() and (text := (folder / "r.prom").read_text()):
                     assert text == "# no step is done yet\n" or len(figures(text)) >= len(told) - 1, text
                     seen.add(text)
-        assert running.returncode == 0 and figures((folder / "r.prom").read_text())["step"] == 600 and len(seen) > 1
+        assert running.returncode == 0 and figures((folder / "r.prom").read_text())["step"] == 4000 and len(seen) > 1
         assert not [file for file in os.listdir(folder) if "partial" in file]
         # A port: the latest step while it trains, and a client that says nothing does not hold up the end.
         port = free_port()
