@@ -53,8 +53,8 @@ class Training:
             with RandomDraws(self.module):
                 outputs = tensors_of(self.module(*drawn.args, **drawn.kwargs))
             at = [name for name, _ in outputs].index(self.loss["output"]) if "output" in self.loss else 0
-            labels = {name: random_labels(self.loss, name, *kind, outputs[at][1], random) for name, kind in kinds.items()
-                      if name not in arrays}
+            labels = {name: random_labels(self.loss, name, dtype, shape, outputs[at][1], (shape or (1,))[-1], random)
+                      for name, (dtype, shape) in kinds.items() if name not in arrays}
             target = next((torch.from_numpy(array) for array in labels.values()), None)
             value = loss_of(self.loss, outputs[at][1], target)
             update.zero_grad()
