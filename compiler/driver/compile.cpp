@@ -217,7 +217,8 @@ Result<Planned> chooseSplit(std::shared_ptr<const CompileRequest> of, bool forCo
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
-  Batch batch{.samples = 0};
+  Batch batch;
+  batch.samples = 0;
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
   if (places == samples || places >= 2 * samples || !request.recipe.ramp.empty()) return asIs; // else half would wait

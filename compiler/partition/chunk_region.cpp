@@ -174,18 +174,20 @@ std::optional<ChunkRegion> findChunkRegion(onnx::ContractOp product, int64_t par
   const FactorRule rule = cast<onnx::FactorRuleOpInterface>(*product).getFactorRule();
   const SmallVector<int64_t> shape = shapeOf(product.getY());
   // The rows of an operand are dimensions that the other one does not have. Parts of the first lie together.
-  std::optional<int64_t> rows;
-  for (auto [dim, factors] : llvm::enumerate(rule.results[0])) {
-    if (factors.size() != 1) continue;
-    auto has = [&](size_t operand) {
-      return llvm::any_of(rule.operands[operand], [&](auto &of) { return llvm::is_contained(of, factors.front()); });
-    };
-    const Value operand = has(0) ? product.getLhs() : product.getRhs();
-    if (has(0) == has(1) || elementsOf(operand) * 2 > elementsOf(product.getY())) continue;
-    const bool isLonger = !rows || shape[dim] > shape[size_t(*rows)];
-    if (!rows || (isLonger && shape[size_t(*rows)] < 2 * parts)) rows = int64_t(dim);
+  auto isOf = [&](size_t operand, int64_t factor) {
+    return llvm::any_of(rule.operands[operand], [&](auto &dims) { return llvm::is_contained(dims, factor); });
+  };
+  for (size_t operand : {0, 1}) {
+    if (elementsOf(product->getOperand(unsigned(operand))) * 2 > elementsOf(product.getY())) continue;
+    std::optional<size_t> rows;
+    for (auto [dim, factors] : llvm::enumerate(rule.results[0])) {
+      if (factors.size() != 1 || !isOf(operand, factors[0]) || isOf(1 - operand, factors[0])) continue;
+      if (!rows || (shape[*rows] < 2 * parts && shape[dim] > shape[*rows])) rows = dim;
+    }
+    if (!rows || shape[*rows] < 2) continue;
+    if (auto region = Search(product, int64_t(*rows)).run()) return region;
   }
-  return rows && shape[size_t(*rows)] > 1 ? Search(product, *rows).run() : std::nullopt;
+  return std::nullopt;
 }
 
 std::vector<ChunkRegion> chunkRegions(Block &block, int64_t parts) {

@@ -202,10 +202,11 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     }
     problem.nodes.push_back(std::move(node));
   }
-  // A device may have too few samples for many chunks, and cuts along the sequence then: both must be possible.
+  // A device with fewer samples than chunks cuts along the sequence, where it can.
   Block &block = function.getBody().front();
-  const bool canCutEither = !chunkRegions(block, std::numeric_limits<int64_t>::max() / 2).empty();
-  for (const ChunkRegion &region : canCutEither ? chunkRegions(block, 2) : std::vector<ChunkRegion>())
+  const std::vector<ChunkRegion> regions = chunkRegions(block, 2);
+  problem.chunksSamples = !regions.empty() && chunkRegions(block, std::numeric_limits<int64_t>::max() / 2).empty();
+  for (const ChunkRegion &region : regions)
     for (Operation *op : region.members)
       for (Value y : op->getResults()) {
         auto known = state.tensorOf.find(y);

@@ -92,6 +92,7 @@ struct Problem {
   int64_t samples = 1; // samples the tensors below are built with: batch, or batch / microbatches already chosen
   std::string precision = "fp32";
   bool meetsAtUpdate = false;   // it needs a number of all gradients together: clips by their norm, scales the loss
+  bool chunksSamples = false;   // what is chunked can be cut along the samples alone, not along the sequence
   bool writesAttention = false; // scores of attention are written and kept, though a device may have it fused
   std::string lossMeetsAt;      // the node that makes the loss no sum, mean or weighted mean over samples; empty: none
   std::vector<Tensor> tensors;

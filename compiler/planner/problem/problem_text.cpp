@@ -3,7 +3,7 @@
 //   cleave-problem 2
 //   name "mlp"
 //   batch 32 samples 32 precision fp32
-//   meets_at_update             Problem::meetsAtUpdate, and so with writes_attention
+//   meets_at_update             Problem::meetsAtUpdate, and so with writes_attention, chunks_samples
 //   tensor 0 input "x" 4 [32,64] batch 0
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
 //     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
@@ -154,6 +154,7 @@ std::string Problem::text() const {
   std::string out =
       fmt::format("{}\nname {}\nbatch {} samples {} precision {}\n", header, quote(name), batch, samples, precision);
   if (meetsAtUpdate) out += "meets_at_update\n";
+  if (chunksSamples) out += "chunks_samples\n";
   if (writesAttention) out += "writes_attention\n";
   if (!lossMeetsAt.empty()) out += fmt::format("loss_meets_at {}\n", quote(lossMeetsAt));
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -216,6 +217,8 @@ Result<Problem> Problem::parse(const std::string &text, const std::string &file)
       problem.precision = reader.word();
     } else if (word == "meets_at_update")
       problem.meetsAtUpdate = true;
+    else if (word == "chunks_samples")
+      problem.chunksSamples = true;
     else if (word == "writes_attention")
       problem.writesAttention = true;
     else if (word == "loss_meets_at")

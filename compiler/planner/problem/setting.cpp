@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <ranges>
 
 namespace cleave::planner {
@@ -31,13 +32,16 @@ int64_t Setting::chunksOf(const Problem &problem, const std::optional<int64_t> &
       if (const Tensor &tensor = problem.tensors[size_t(result)]; tensor.chunked && node.kind.isHeavy())
         largest = std::max(largest, tensor.bytes());
   if (largest == 0 || pp > 1) return 1; // a pipeline's passes are functions of their own
-  if (asked) return *asked;
   const double samples = localSamples(problem.batch);
+  // A chunk has two rows at least.
+  const int64_t most =
+      problem.chunksSamples ? std::max<int64_t>(1, int64_t(samples / 2)) : std::numeric_limits<int64_t>::max();
+  if (asked) return std::min(*asked, most);
   const auto least = int64_t(std::ceil(largest / double(problem.samples) * samples / double(cp) / tuning::chunkBytes));
   // Parts of whole samples are as large as each other.
   for (int64_t chunks = least; chunks < 2 * least; ++chunks)
-    if (std::fmod(samples, double(chunks)) == 0) return chunks;
-  return std::max<int64_t>(1, least);
+    if (std::fmod(samples, double(chunks)) == 0) return std::min(chunks, most);
+  return std::clamp<int64_t>(least, 1, most);
 }
 
 int64_t Setting::stride(Axis axis) const {
