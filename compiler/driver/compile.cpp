@@ -222,8 +222,11 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
   if (places == samples || places >= 2 * samples || !request.recipe.ramp.empty()) return asIs; // else half would wait
+  if (asIs && !asIs->noSmallerBatch.empty()) return asIs;
   CompileRequest larger = request;
   larger.warn = [](const std::string &) {}; // it was told
+  larger.problemFile.clear();               // and written
+  if (!larger.irFolder.empty()) larger.irFolder += "/places";
   larger.recipe.dims[batch.symbol.empty() ? "batch" : batch.symbol] = places;
   Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
@@ -233,6 +236,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
                   fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(),
                               filled->noSmallerBatch));
   if (!isFaster) return asIs;
+  if (!request.problemFile.empty())
+    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));
   filled->samples = samples;
   filled->notes.push_back(fmt::format("the batch of {} samples has {} places, which divide over devices and "
                                       "microbatches: {} stay empty, {:.0f} % of a step",

@@ -83,6 +83,12 @@ def main():
             assert [round(line["samples_per_s"] * line["step_time_s"]) for line in lines] == [30, 30, 15] * (STEPS // 3)
         verified = subprocess.run([tool_path(), "verify", plans[0].path], capture_output=True, text=True)
         assert verified.returncode == 0, verified.stdout + verified.stderr
+        # The planner's problem is that of the split that is told.
+        for loss, places in (("softmax_cross_entropy", 35), ("mse", BATCH)):
+            pathlib.Path(folder, "r.yaml").write_text(f"dims: {{batch: {BATCH}}}\nloss: {{kind: {loss}}}\noptimizer: {{kind: sgd, lr: 0.1}}\n")
+            subprocess.run([tool_path(), "estimate", f"{folder}/model.onnx", "--recipe", f"{folder}/r.yaml", "--cluster", "cpu:7",
+                            "--problem", f"{folder}/problem.txt"], check=True, capture_output=True)
+            assert f"\nbatch {places} samples {places} " in pathlib.Path(folder, "problem.txt").read_text()
         # A loss that ignores no label cannot leave places empty.
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "mse"}}, "cpu:7", mesh="dp=7"),
                 "the batch of 30 does not divide over dp=7", "no place of a larger batch can stay empty: loss mse has no label that it ignores")
