@@ -39,6 +39,7 @@ void addNormalizePasses(OpPassManager &passes, const normalize::NormalizeOptions
   passes.addPass(codegen::createAbsorbContractTransposes());
   passes.addPass(normalize::createStackExperts());
   addCanonicalize(passes);
+  if (options.groupedProducts) passes.addPass(normalize::createRaiseGroupedProducts());
   passes.addPass(normalize::createVerifyCore());
 }
 

@@ -132,6 +132,23 @@ def StackExperts : Pass<"stack-experts", "::mlir::ModuleOp"> {
   }];
 }
 
+def RaiseGroupedProducts : Pass<"raise-grouped-products", "::mlir::ModuleOp"> {
+  let summary = "a product with looked-up matrices reads them where they lie";
+  let description = [{
+    Each token is multiplied by the weights of its experts. Exporters write a table lookup, which copies a matrix for
+    each token, and a product in batches of one row.
+
+        %w = onnx.Gather %experts, %chosen        : tensor<8x64x32xf32>, tensor<96xi64> -> tensor<96x64x32xf32>
+        %y = onnx.Contract %w, %x [t,n,k] [t,k]   -> tensor<96x64xf32>
+        becomes
+        %y = onnx.GroupedContract %x, %experts, %chosen [t,k] [g,n,k] [t]
+
+    It stands before the backward pass is built, whose products are grouped as well. For devices that have the command:
+    CPUs.
+  }];
+  let dependentDialects = ["::cleave::onnx::OnnxDialect"];
+}
+
 def VerifyCore : Pass<"verify-core", "::mlir::ModuleOp"> {
   let summary = "check that only core ops of static shape are left";
   let description = [{

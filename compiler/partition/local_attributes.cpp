@@ -46,6 +46,16 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
         scatter.setShardAxesAttr(axesAttribute(context, axes));
         scatter.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), scatter.getRows()));
       })
+      .Case([&](onnx::GroupedContractOp product) {
+        const auto group = static_cast<int64_t>(product.getGroupIndex());
+        const bool inResult = product.sumsRows();
+        ArrayRef<int64_t> indices = inResult ? product.getResultIndices() : product.getRhsIndices();
+        Axes axes = axesAt(inResult ? rule.results[0] : rule.operands[1], llvm::find(indices, group) - indices.begin());
+        if (axes.empty()) return;
+        product.setShardAxesAttr(axesAttribute(context, axes));
+        product.setGlobalGroupsAttr(product.getGroupCountAttr());
+        product.setGroupCount(product.getGroupCount() / mesh.groupSize(axes));
+      })
       .Case([&](onnx::ConvOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); })
       .Case([&](onnx::ConvGradInputOp conv) { conv.setGroups(localGroups(rule.results[0], conv.getGroups())); })
       .Case([&](onnx::ConvGradWeightOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); });

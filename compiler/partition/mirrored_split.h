@@ -26,7 +26,7 @@ public:
   std::optional<MirroredProduct> find(mlir::Operation *op) const;
 
 private:
-  llvm::DenseMap<int64_t, onnx::ContractOp> forward; // by number
+  llvm::DenseMap<int64_t, mlir::Operation *> forward; // by number
 };
 
 // Gives products of the forward pass and those of the backward pass that belong to them their numbers, where they have

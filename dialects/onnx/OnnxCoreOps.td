@@ -265,6 +265,31 @@ def ContractOp : Core_Product<"Contract"> {
   let results = (outs Tensor:$y);
 }
 
+def GroupedContractOp : Core_Product<"GroupedContract"> {
+  let hasCanonicalizeMethod = 1;
+  let summary = "a Contract in which every row is multiplied by the matrix of its own group, as tokens are by their experts'";
+  let description = [{
+    Indices are as in Contract. `row_indices` are those of the dimensions of `groups`, whose integers count the entries
+    of the index `group_index`, of `group_count` entries, which either rhs or the result has. All others stand in two of
+    lhs, rhs and the result, and the rows in lhs and one more.
+
+        tokens      x[t,k] w[g,k,n] -> y[t,n]      y[t,n] = sum over k of x[t,k] w[groups[t],k,n]
+        gradients   x[t,k] dy[t,n] -> dw[g,k,n]    sum over the t whose groups[t] is g
+
+    Negative groups count from the end. After partitioning `shard_axes` names the axes that split the groups: rows of a
+    group held elsewhere give 0, and `global_groups` is the number of all.
+  }];
+  let arguments = (ins Tensor:$lhs, Tensor:$rhs, Tensor:$groups, DenseI64ArrayAttr:$lhs_indices,
+                   DenseI64ArrayAttr:$rhs_indices, DenseI64ArrayAttr:$row_indices, DenseI64ArrayAttr:$result_indices,
+                   I64Attr:$group_index, I64Attr:$group_count, OptionalAttr<StrArrayAttr>:$shard_axes,
+                   OptionalAttr<I64Attr>:$global_groups);
+  let results = (outs Tensor:$y);
+  let extraClassDeclaration = [{
+    // The result has the groups: it sums over the rows of each.
+    bool sumsRows() { return ::llvm::is_contained(getResultIndices(), static_cast<int64_t>(getGroupIndex())); }
+  }];
+}
+
 //===--- convolution, pooling (NC + spatial) ------------------------------------------------------------------------===//
 
 // With `channels_last` activations are [N, spatial, C], with `weight_channels_last` weights are [O, kernel, C/groups];

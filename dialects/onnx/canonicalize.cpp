@@ -288,7 +288,7 @@ LogicalResult PowOp::canonicalize(PowOp op, PatternRewriter &rewriter) {
 }
 
 // A transposed operand is read where it lies: its indices in another order.
-LogicalResult ContractOp::canonicalize(ContractOp op, PatternRewriter &rewriter) {
+template <typename Product> static LogicalResult absorbTransposes(Product op, PatternRewriter &rewriter) {
   bool isChanged = false;
   auto absorb = [&](OpOperand &operand, ArrayRef<int64_t> indices, auto set) {
     auto transpose = operand.get().getDefiningOp<TransposeOp>();
@@ -304,6 +304,12 @@ LogicalResult ContractOp::canonicalize(ContractOp op, PatternRewriter &rewriter)
   absorb(op.getLhsMutable(), op.getLhsIndices(), [&](const Dims &to) { op.setLhsIndices(to); });
   absorb(op.getRhsMutable(), op.getRhsIndices(), [&](const Dims &to) { op.setRhsIndices(to); });
   return success(isChanged);
+}
+LogicalResult ContractOp::canonicalize(ContractOp op, PatternRewriter &rewriter) {
+  return absorbTransposes(op, rewriter);
+}
+LogicalResult GroupedContractOp::canonicalize(GroupedContractOp op, PatternRewriter &rewriter) {
+  return absorbTransposes(op, rewriter);
 }
 
 //===--- patterns of many ops ---------------------------------------------------------------------------------------===//

@@ -35,6 +35,19 @@ def ContractCommandOp : Plan_Command<"contract", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
+def GroupedContractCommandOp : Plan_Command<"grouped_contract"> {
+  let summary = "every row times the matrix of its group, or the sum of such outer products over the rows of each group";
+  let description = [{
+    See plan.proto. lhs is [rows..., k]; rhs is [groups, k, n], `transposed` [groups, n, k], or with `sums_rows`
+    [rows..., n]. The operands start at `lhs_offset`, `rhs_offset`.
+  }];
+  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, AnyRankedTensor:$group_of_row, DenseI64ArrayAttr:$rows,
+                   I64Attr:$k, I64Attr:$n, I64Attr:$groups, DenseI64ArrayAttr:$lhs_strides,
+                   DenseI64ArrayAttr:$rhs_strides, I64Attr:$lhs_offset, I64Attr:$rhs_offset, UnitAttr:$sums_rows,
+                   UnitAttr:$transposed, Plan_AffineOfCoordinateAttr:$start, I64Attr:$global_groups);
+  let results = (outs AnyRankedTensor:$y);
+}
+
 def ConvolutionCommandOp : Plan_Command<"convolution"> {
   let summary = "a pass of a convolution; operands and result in the order of Conv, ConvGradInput, ConvGradWeight";
   let description = [{

@@ -39,6 +39,11 @@ std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *p
     if (command.contract().has_lhs_sum()) writes(command.contract().lhs_sum(), "lhs_sum");
     if (command.contract().has_rhs_sum()) writes(command.contract().rhs_sum(), "rhs_sum");
     break;
+  case plan::Command::kGroupedContract: {
+    const plan::GroupedContract &c = command.grouped_contract();
+    reads(c.lhs(), "lhs"), reads(c.rhs(), "rhs"), reads(c.group_of_row(), "group_of_row"), writes(c.out(), "out");
+    break;
+  }
   case plan::Command::kConvolution: {
     const plan::Convolution &c = command.convolution();
     out = {{&c.input(), c.pass() == plan::Convolution::GRAD_INPUT, "input"},

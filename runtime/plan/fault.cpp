@@ -23,6 +23,8 @@ std::string faultText(const plan::Command &command) {
     int64_t rows = command.has_gather() ? command.gather().global_rows() : command.scatter_add().global_rows();
     return fmt::format("an index is outside of the table's {} rows", rows);
   }
+  if (command.has_grouped_contract())
+    return fmt::format("a row's group is outside of the {} groups", command.grouped_contract().global_groups());
   return "a kernel found a value that must not be";
 }
 

@@ -164,6 +164,7 @@ QUICK = {
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
     "gshard_tiny": ["single", "ep4", "searched4"],
+    "looked_up_experts_tiny": ["single", "ep4", "dp2ep2", "dp2tp2pp2", "searched4"],
     "expert_modules_tiny": ["ep2", "dp2tp2pp2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2", "accumulateoffload"],
     "adafactor_tiny": ["dp2tp2zero3", "pp2"],
@@ -176,7 +177,8 @@ FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
-       ("llama_tiny", "pp2", "bf16"), ("llama_tiny", "chunk4", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
+       ("llama_tiny", "pp2", "bf16"), ("llama_tiny", "chunk4", "bf16"),
+       ("looked_up_experts_tiny", "ep2", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
        ("llama_tiny", "tp2pp2zbvselective", "bf16"),
        ("bert_tiny", "tp2pp2cp2", "bf16"), ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"),
        ("mingpt_nano", "zero3x4", "fp16"), ("mlp", "pp2", "fp16"),

@@ -19,6 +19,12 @@ inline plan::AffineOfCoordinateAttr indexAffine(mlir::OpBuilder &builder, mlir::
                                            builder.getDenseI64ArrayAttr({stride}));
 }
 
+// Where the local part of a dimension of `local` entries starts.
+inline plan::AffineOfCoordinateAttr localStart(mlir::OpBuilder &builder, std::optional<mlir::ArrayAttr> axes,
+                                               int64_t local) {
+  return axes && !axes->empty() ? indexAffine(builder, *axes, local) : constantAffine(builder, 0);
+}
+
 using onnx::bytesOf;
 using onnx::elementBytes;
 

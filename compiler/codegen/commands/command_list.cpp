@@ -15,7 +15,8 @@ BufferView bufferViewOf(Value value) {
 }
 
 bool isProduct(Operation *op) {
-  return isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op);
+  return isa<plan::ContractCommandOp, plan::GroupedContractCommandOp, plan::ConvolutionCommandOp,
+             plan::AttentionCommandOp>(op);
 }
 
 int64_t streamOf(Operation *op) {

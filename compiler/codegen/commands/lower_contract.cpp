@@ -102,6 +102,108 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &
   return copy.getY();
 }
 
+namespace {
+
+// The indices that are in `list` and in none of `others`, in their order.
+IndexOrder without(llvm::ArrayRef<int64_t> list, std::initializer_list<llvm::ArrayRef<int64_t>> others) {
+  IndexOrder left;
+  for (int64_t index : list)
+    if (llvm::none_of(others, [&](llvm::ArrayRef<int64_t> other) { return llvm::is_contained(other, index); }))
+      left.push_back(index);
+  return left;
+}
+IndexOrder joined(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  IndexOrder all(a.begin(), a.end());
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+// The operand's strides by index, in this order; true if the last `dense` of them are those of adjacent elements.
+bool stridesInOrder(const Operand &operand, const IndexOrder &order, size_t dense,
+                    llvm::SmallVectorImpl<int64_t> &strides) {
+  llvm::SmallVector<int64_t, 6> sizes;
+  for (int64_t index : order) {
+    const size_t dim = llvm::find(operand.indices, index) - operand.indices.begin();
+    sizes.push_back(operand.view.sizes[dim]);
+    strides.push_back(operand.view.strides[dim]);
+  }
+  int64_t adjacent = 1;
+  for (size_t d = order.size(); d-- > order.size() - dense; adjacent *= sizes[d])
+    if (sizes[d] > 1 && strides[d] != adjacent) return false;
+  return true;
+}
+
+// Rows of a grouped product: each of adjacent elements, the rows themselves at any strides. Copies where they are not.
+llvm::SmallVector<int64_t> layRows(OpBuilder &builder, Operation *origin, Operand &operand,
+                                   llvm::ArrayRef<int64_t> rows, const IndexOrder &columns) {
+  const IndexOrder order = joined(rows, columns);
+  llvm::SmallVector<int64_t> strides;
+  if (!stridesInOrder(operand, order, columns.size(), strides)) {
+    copyToOrder(builder, origin, operand, order);
+    strides.assign(rowMajorStrides(cast<RankedTensorType>(operand.view.base.getType()).getShape()));
+  }
+  strides.truncate(rows.size());
+  return strides;
+}
+
+} // namespace
+
+Value lowerGroupedContract(OpBuilder &builder, onnx::GroupedContractOp op) {
+  Operand lhs{viewOf(op.getLhs()), op.getLhsIndices()}, rhs{viewOf(op.getRhs()), op.getRhsIndices()};
+  auto resultType = cast<RankedTensorType>(op.getType());
+  llvm::ArrayRef<int64_t> rows = op.getRowIndices(), result = op.getResultIndices();
+  const int64_t group[] = {static_cast<int64_t>(op.getGroupIndex())}, groups = op.getGroupCount();
+  const bool sumsRows = op.sumsRows();
+  llvm::SmallDenseMap<int64_t, int64_t> size{{group[0], groups}};
+  for (const Operand *operand : {&lhs, &rhs})
+    for (auto [index, extent] : llvm::zip_equal(operand->indices, operand->view.sizes)) size[index] = extent;
+  auto extent = [&](const IndexOrder &order) {
+    int64_t product = 1;
+    for (int64_t index : order) product *= size[index];
+    return product;
+  };
+  // The result of a sum over rows lies as [groups, k, n], whichever operand has the k that comes first there.
+  if (sumsRows && llvm::is_contained(rhs.indices, without(result, {group, rows}).front())) std::swap(lhs, rhs);
+  // Matrices keep their order of indices where they are read.
+  const IndexOrder k = sumsRows ? without(lhs.indices, {rows}) : without(rhs.indices, {group, result});
+  const IndexOrder n = without(rhs.indices, {group, rows, k});
+  const llvm::SmallVector<int64_t> lhsStrides = layRows(builder, op, lhs, rows, k);
+  llvm::SmallVector<int64_t> rhsStrides;
+  bool isTransposed = false;
+  const IndexOrder matrices = joined(group, joined(k, n));
+  if (sumsRows) {
+    rhsStrides = layRows(builder, op, rhs, rows, n);
+  } else {
+    llvm::SmallVector<int64_t> strides;
+    const bool isStraight = stridesInOrder(rhs, matrices, matrices.size(), strides);
+    strides.clear();
+    isTransposed = !isStraight && stridesInOrder(rhs, joined(group, joined(n, k)), matrices.size(), strides);
+    if (!isStraight && !isTransposed) copyToOrder(builder, op, rhs, matrices);
+  }
+  const IndexOrder order = sumsRows ? matrices : joined(rows, n);
+  llvm::SmallVector<int64_t, 6> sizes, rowSizes;
+  for (int64_t index : order) sizes.push_back(size[index]);
+  for (int64_t index : rows) rowSizes.push_back(size[index]);
+  Value y = plan::GroupedContractCommandOp::create(
+      builder, op.getLoc(), RankedTensorType::get(sizes, resultType.getElementType()), lhs.view.base, rhs.view.base,
+      op.getGroups(), builder.getDenseI64ArrayAttr(rowSizes), builder.getI64IntegerAttr(extent(k)),
+      builder.getI64IntegerAttr(extent(n)), builder.getI64IntegerAttr(groups), builder.getDenseI64ArrayAttr(lhsStrides),
+      builder.getDenseI64ArrayAttr(rhsStrides), builder.getI64IntegerAttr(lhs.view.offset),
+      builder.getI64IntegerAttr(rhs.view.offset), sumsRows ? builder.getUnitAttr() : UnitAttr(),
+      isTransposed ? builder.getUnitAttr() : UnitAttr(), localStart(builder, op.getShardAxes(), groups),
+      builder.getI64IntegerAttr(op.getGlobalGroups().value_or(groups)));
+  if (llvm::ArrayRef<int64_t>(order) == result) return y;
+  place::copy(op, y.getDefiningOp());
+  const IndexStrides target =
+      stridesByIndex(size_t(*llvm::max_element(order)) + 1, result, rowMajorStrides(resultType.getShape()));
+  llvm::SmallVector<int64_t, 6> targetStrides;
+  for (int64_t index : order) targetStrides.push_back(*target[size_t(index)]);
+  return plan::CopyCommandOp::create(builder, op.getLoc(), resultType, y, builder.getDenseI64ArrayAttr(sizes),
+                                     builder.getDenseI64ArrayAttr(rowMajorStrides(sizes)),
+                                     builder.getDenseI64ArrayAttr(targetStrides), constantAffine(builder, 0),
+                                     builder.getI64IntegerAttr(0), FloatAttr());
+}
+
 LoweredProduct::LoweredProduct(OpBuilder place, onnx::ContractOp contract, const SymbolTable &symbols) {
   Recorder recorder(made);
   place.setListener(&recorder);

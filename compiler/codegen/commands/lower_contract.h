@@ -12,6 +12,8 @@ namespace cleave::codegen {
 // `symbols`: the module's, where it reads a parameter.
 mlir::Value lowerContract(mlir::OpBuilder &builder, onnx::ContractOp op, const mlir::SymbolTable &symbols);
 
+mlir::Value lowerGroupedContract(mlir::OpBuilder &builder, onnx::GroupedContractOp op);
+
 // A product as a command, with what lowering it made besides: undone where it does not lie as it must.
 class LoweredProduct {
 public:

@@ -22,11 +22,6 @@ int64_t product(llvm::ArrayRef<int64_t> sizes) {
 
 llvm::ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
-// Where the local part of a dimension of `local` entries starts.
-plan::AffineOfCoordinateAttr localStart(OpBuilder &builder, std::optional<ArrayAttr> axes, int64_t local) {
-  return axes && !axes->empty() ? indexAffine(builder, *axes, local) : constantAffine(builder, 0);
-}
-
 Value lowerGather(OpBuilder &builder, onnx::GatherOp op) {
   auto shape = shapeOf(op.getTable());
   int64_t axis = op.getAxis(), rows = shape[axis];
@@ -209,6 +204,7 @@ Value lowerConstant(OpBuilder &builder, onnx::ConstantOp op) {
 Value lowerComputing(OpBuilder &builder, Operation *op, const SymbolTable &symbols) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](onnx::ContractOp op) { return lowerContract(builder, op, symbols); })
+      .Case([&](onnx::GroupedContractOp op) { return lowerGroupedContract(builder, op); })
       .Case([&](onnx::GatherOp op) { return lowerGather(builder, op); })
       .Case([&](onnx::ScatterAddOp op) { return lowerScatterAdd(builder, op); })
       .Case([&](onnx::CumSumOp op) { return lowerCumSum(builder, op); })

@@ -35,11 +35,11 @@ public:
 
   LogicalResult write() {
     return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-        .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp,
-              plan::PoolCommandOp, plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp,
-              plan::ConcatCommandOp, plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp,
-              plan::CheckFiniteCommandOp, plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>(
-            [&](auto command) { return finish(emit(command)); })
+        .Case<plan::LaunchOp, plan::ContractCommandOp, plan::GroupedContractCommandOp, plan::ConvolutionCommandOp,
+              plan::AttentionCommandOp, plan::PoolCommandOp, plan::GatherCommandOp, plan::ScatterAddCommandOp,
+              plan::CopyCommandOp, plan::ConcatCommandOp, plan::FillCommandOp, plan::CollectiveCommandOp,
+              plan::CumSumCommandOp, plan::CheckFiniteCommandOp, plan::StoreOp, plan::SendCommandOp,
+              plan::ReceiveCommandOp>([&](auto command) { return finish(emit(command)); })
         .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
         .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
   }
@@ -149,6 +149,25 @@ private:
     if (auto operations = plan::operationsAttr.of(op)) contract.set_operations(operations->str());
     if (op.getSumOf())
       *(op.getSumOf() == "lhs" ? contract.mutable_lhs_sum() : contract.mutable_rhs_sum()) = bufferOf(more.front());
+    return success();
+  }
+
+  LogicalResult emit(plan::GroupedContractCommandOp op) {
+    plan::GroupedContract &product = *add().mutable_grouped_contract();
+    *product.mutable_lhs() = from(op.getLhs(), op.getLhsOffset());
+    *product.mutable_rhs() = from(op.getRhs(), op.getRhsOffset());
+    *product.mutable_group_of_row() = bufferOf(op.getGroupOfRow());
+    *product.mutable_out() = bufferOf(op.getY());
+    assign(*product.mutable_rows(), op.getRows());
+    product.set_k(op.getK());
+    product.set_n(op.getN());
+    product.set_groups(op.getGroups());
+    assign(*product.mutable_lhs_strides(), op.getLhsStrides());
+    assign(*product.mutable_rhs_strides(), op.getRhsStrides());
+    product.set_sums_rows(op.getSumsRows());
+    product.set_transposed(op.getTransposed());
+    setAffine(*product.mutable_start(), op.getStart());
+    product.set_global_groups(op.getGlobalGroups());
     return success();
   }
 

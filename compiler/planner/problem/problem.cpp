@@ -23,6 +23,17 @@ int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int
     if (majorFactor(rule, dims[dim]) == factor) return int64_t(dim);
   return -1;
 }
+int64_t groupFactor(const dist::FactorRule &rule) {
+  auto indexes = [](const dist::TensorFactors &dims, int64_t factor) {
+    return std::ranges::any_of(dims, [&](const auto &factors) { return std::ranges::count(factors, factor) > 0; });
+  };
+  if (rule.operands.size() != 3 || rule.results.size() != 1) return -1;
+  for (int64_t factor = 0; factor < int64_t(rule.factors.size()); ++factor)
+    if (rule.factors[size_t(factor)].kind == dist::Factor::Reduced && indexes(rule.operands[1], factor) &&
+        !indexes(rule.operands[0], factor) && !indexes(rule.operands[2], factor))
+      return factor;
+  return -1;
+}
 
 namespace {
 

@@ -85,6 +85,8 @@ struct Repeat {
 int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors);
 // The dimension of a tensor that splitting the factor splits; -1: none.
 int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor);
+// The groups of a grouped product: the factor that is reduced and that its second operand alone has; -1: none.
+int64_t groupFactor(const dist::FactorRule &rule);
 
 struct Problem {
   std::string name;

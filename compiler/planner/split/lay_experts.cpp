@@ -11,10 +11,11 @@ namespace {
 
 bool isStacked(const Tensor &tensor) { return tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 3; }
 
-// Experts are what a stacked weight, what it multiplies and the result all have; the weight in a dimension of their
-// own, unlike the groups of a convolution.
+// Experts are what a stacked weight, what it multiplies and the result all have, the weight in a dimension of their own,
+// unlike the groups of a convolution; and what a grouped product's weight alone has.
 bool countsExperts(const Problem &problem, const Node &node, int64_t factor) {
   if (node.cheap || node.results.empty() || node.operands.size() < 2) return false;
+  if (groupFactor(node.rule) == factor) return isStacked(problem.tensors[size_t(node.operands[1])]);
   if (dimOf(node.rule, node.rule.results[0], factor) < 0) return false;
   bool inWeight = false;
   for (size_t o = 0; o < node.operands.size(); ++o) {

@@ -44,16 +44,22 @@ struct LocalSizes {
 };
 
 // The matrix product that a heavy node is: factors by which of its tensors have them. A convolution counts as the
-// product it is without its windows' overlap.
+// product it is without its windows' overlap. A grouped product is as many products as there are groups, each of as many
+// rows.
 Product productOf(const Node &node, const LocalSizes &local) {
   Product product;
   if (node.operands.size() < 2 || node.results.size() != 1) return {1e9, 1e9, 1e9, 1};
+  const int64_t groups = groupFactor(node.rule);
   for (int64_t factor = 0; factor < int64_t(node.rule.factors.size()); ++factor) {
     bool inA = indexes(node.rule.operands[0], factor), inB = indexes(node.rule.operands[1], factor);
     bool inResult = indexes(node.rule.results[0], factor);
     double size = local.of(node, factor);
-    (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
+    if (factor == groups)
+      product.batch *= size, product.m /= size;
+    else
+      (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
+  if (product.m < 1) product.batch *= product.m, product.m = 1; // groups without a row
   return product;
 }
 

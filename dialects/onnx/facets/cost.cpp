@@ -101,6 +101,16 @@ double ContractOp::getFlops() {
   return 2 * contracted * elements(getY());
 }
 
+// Every row is multiplied by one group's matrix.
+double GroupedContractOp::getFlops() {
+  double flops = 2;
+  llvm::SmallDenseSet<int64_t> counted{static_cast<int64_t>(getGroupIndex())};
+  for (auto [indices, operand] : {std::pair{getLhsIndices(), getLhs()}, {getRhsIndices(), getRhs()}})
+    for (auto [index, size] : llvm::zip_equal(indices, tensorType(operand).getShape()))
+      if (counted.insert(index).second) flops *= static_cast<double>(size);
+  return flops;
+}
+
 double ConvOp::getFlops() { return convolution(tensorType(getW()).getShape(), elements(getY())); }
 double ConvGradInputOp::getFlops() { return convolution(tensorType(getW()).getShape(), elements(getDy())); }
 double ConvGradWeightOp::getFlops() { return convolution(tensorType(getDw()).getShape(), elements(getDy())); }
@@ -195,6 +205,7 @@ KIND(MaxPoolGradOp, Pool, Window)
 KIND(AveragePoolGradOp, Pool, Window)
 
 KIND(ContractOp, Product, Arithmetic)
+KIND(GroupedContractOp, Product, Arithmetic)
 KIND(ScaledAttentionOp, Product, Arithmetic)
 KIND(ScaledAttentionGradOp, Product, Arithmetic)
 KIND(ConvOp, Convolution, Arithmetic)

@@ -101,25 +101,31 @@ FactorRule ReduceMaxOp::getFactorRule() { return reduction(getX(), getAxes(), di
 FactorRule ReduceMinOp::getFactorRule() { return reduction(getX(), getAxes(), dist::Reduction::Min); }
 
 // Every index letter is a factor; letters that the result lacks are reduced.
-FactorRule ContractOp::getFactorRule() {
+using Lettered = std::pair<mlir::Value, llvm::ArrayRef<int64_t>>;
+static FactorRule letterRule(Lettered result, llvm::ArrayRef<Lettered> operands) {
   FactorRule rule;
   llvm::SmallDenseMap<int64_t, int64_t> factorOf;
-  auto tensor = [&](llvm::ArrayRef<int64_t> letters, llvm::ArrayRef<int64_t> sizes, Factor::Kind kind) {
+  auto factorsOf = [&](Lettered tensor, Factor::Kind kind) {
     TensorFactors factors;
-    for (auto [letter, size] : llvm::zip_equal(letters, sizes)) {
+    for (auto [letter, size] : llvm::zip_equal(tensor.second, shape(tensor.first))) {
       auto [entry, fresh] = factorOf.try_emplace(letter, 0);
       if (fresh) entry->second = rule.add(size, kind);
       factors.push_back({entry->second});
     }
     return factors;
   };
-  TensorFactors out = tensor(getResultIndices(), shape(getY()), Factor::Parallel);
-  TensorFactors lhs = tensor(getLhsIndices(), shape(getLhs()), Factor::Reduced);
-  TensorFactors rhs = tensor(getRhsIndices(), shape(getRhs()), Factor::Reduced);
-  rule.operands = {lhs, rhs};
-  rule.results = {out};
+  rule.results = {factorsOf(result, Factor::Parallel)};
+  for (Lettered operand : operands) rule.operands.push_back(factorsOf(operand, Factor::Reduced));
   linearIn(rule, {0, 1});
   return rule;
+}
+
+FactorRule ContractOp::getFactorRule() {
+  return letterRule({getY(), getResultIndices()}, {{getLhs(), getLhsIndices()}, {getRhs(), getRhsIndices()}});
+}
+FactorRule GroupedContractOp::getFactorRule() {
+  return letterRule({getY(), getResultIndices()},
+                    {{getLhs(), getLhsIndices()}, {getRhs(), getRhsIndices()}, {getGroups(), getRowIndices()}});
 }
 
 FactorRule ConvOp::getFactorRule() {

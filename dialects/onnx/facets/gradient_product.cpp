@@ -45,6 +45,24 @@ LogicalResult ContractOp::buildGradient(OpBuilder &builder, ValueRange resultGra
   return success();
 }
 
+// As a product's; the operand that has rows comes first.
+LogicalResult GroupedContractOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                                               Grads &operandGrads) {
+  Formula f(builder, getLoc());
+  auto product = [&](Value a, ArrayRef<int64_t> aIndices, Value b, ArrayRef<int64_t> bIndices, ArrayRef<int64_t> to) {
+    return f.make<GroupedContractOp>(a, b, getGroups(), aIndices, bIndices, getRowIndices(), to, getGroupIndex(),
+                                     getGroupCount(), /*shard_axes=*/ArrayAttr(), /*global_groups=*/IntegerAttr());
+  };
+  Value lhs = getLhs(), rhs = getRhs(), dy = resultGrads[0];
+  ArrayRef<int64_t> left = getLhsIndices(), right = getRhsIndices(), result = getResultIndices();
+  operandGrads.push_back(!wanted[0]   ? Value()
+                         : sumsRows() ? product(rhs, right, dy, result, left)
+                                      : product(dy, result, rhs, right, left));
+  operandGrads.push_back(wanted[1] ? product(lhs, left, dy, result, right) : Value());
+  operandGrads.push_back(Value());
+  return success();
+}
+
 LogicalResult ConvOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                                     Grads &operandGrads) {
   Formula f(builder, getLoc());

@@ -84,6 +84,7 @@ static bool isProductType(TypeRange inferred, TypeRange actual) {
   return isLow && cast<RankedTensorType>(inferred[0]).clone(Float32Type::get(element.getContext())) == actual[0];
 }
 bool ContractOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
+bool GroupedContractOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
 bool ConvOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
 bool ConvGradInputOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
 bool ConvGradWeightOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
@@ -122,6 +123,45 @@ LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location
     if (count == 1 && !own.contains(index))
       return emitOptionalError(loc, "index ", index, " is in one operand alone: reduce it first");
   results.push_back(RankedTensorType::get(shape, element));
+  return success();
+}
+
+LogicalResult GroupedContractOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                  Types &results) {
+  auto lhs = tensorType(adaptor.getLhs()), rhs = tensorType(adaptor.getRhs()), groups = tensorType(adaptor.getGroups());
+  if (lhs.getElementType() != rhs.getElementType())
+    return emitOptionalError(loc, "operands differ in element type: ", lhs, " and ", rhs);
+  if (!groups.getElementType().isSignlessInteger(64) && !groups.getElementType().isSignlessInteger(32))
+    return emitOptionalError(loc, "groups are counted by i32 or i64, not ", groups);
+  ArrayRef<int64_t> result = adaptor.getResultIndices();
+  const auto group = static_cast<int64_t>(adaptor.getGroupIndex());
+  llvm::SmallDenseMap<int64_t, int64_t> size;
+  size[group] = static_cast<int64_t>(adaptor.getGroupCount());
+  auto record = [&](ArrayRef<int64_t> indices, RankedTensorType type) {
+    llvm::SmallDenseSet<int64_t> own(indices.begin(), indices.end());
+    if (static_cast<int64_t>(indices.size()) != type.getRank() || own.size() != indices.size()) return false;
+    return llvm::all_of(llvm::zip(indices, type.getShape()), [&](auto dim) {
+      return size.try_emplace(std::get<0>(dim), std::get<1>(dim)).first->second == std::get<1>(dim);
+    });
+  };
+  if (!record(adaptor.getLhsIndices(), lhs) || !record(adaptor.getRhsIndices(), rhs) ||
+      !record(adaptor.getRowIndices(), groups))
+    return emitOptionalError(loc, "indices do not fit ", lhs, ", ", rhs, " and ", groups);
+  SmallVector<int64_t> shape;
+  for (int64_t index : result) shape.push_back(size.contains(index) ? size[index] : -1);
+  if (llvm::is_contained(shape, -1) ||
+      llvm::SmallDenseSet<int64_t>(result.begin(), result.end()).size() != result.size())
+    return emitOptionalError(loc, "a result index is repeated or in no operand");
+  for (auto [index, extent] : size) {
+    const bool isRow = llvm::is_contained(adaptor.getRowIndices(), index);
+    const bool inLhs = llvm::is_contained(adaptor.getLhsIndices(), index);
+    const int uses = inLhs + llvm::is_contained(adaptor.getRhsIndices(), index) + llvm::is_contained(result, index);
+    if (uses != (index == group ? 1 : 2) || (index == group && inLhs) || (isRow && !inLhs))
+      return emitOptionalError(loc, "index ", index,
+                               " stands in the wrong tensors: the group in rhs or the result, rows in ",
+                               "lhs and one more, all others in two");
+  }
+  results.push_back(RankedTensorType::get(shape, lhs.getElementType()));
   return success();
 }
 

@@ -315,6 +315,10 @@ bool Machine::execute(Rank &rank, const plan::Command &command) {
     keepApart(command);
     contract(rank, command.contract());
     return true;
+  case plan::Command::kGroupedContract:
+    keepApart(command);
+    groupedContract(rank, command.grouped_contract());
+    return true;
   case plan::Command::kConvolution:
     keepApart(command);
     convolution(rank, command.convolution());

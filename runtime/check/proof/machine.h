@@ -112,6 +112,7 @@ private:
   bool execute(Rank &rank, const plan::Command &command);
   void launch(Rank &rank, const plan::Launch &launch);
   void contract(Rank &rank, const plan::Contract &contract);
+  void groupedContract(Rank &rank, const plan::GroupedContract &product);
   void copy(Rank &rank, const plan::Copy &copy);
   void convolution(Rank &rank, const plan::Convolution &convolution);
   void pool(Rank &rank, const plan::Pool &pool);

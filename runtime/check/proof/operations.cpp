@@ -173,6 +173,37 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
   return {type.dtype, type.shape, cast(sum, isWide ? type.dtype : plan::F32, type.dtype)};
 }
 
+Tensor Operations::groupedContract(const GroupLetters &letters, const Tensor &lhs, const Tensor &rhs,
+                                   const Tensor &groups, Index start, int64_t globalGroups, const TensorType &type) {
+  std::map<int64_t, Index> known;
+  for (size_t d = 0; d < letters.result.size(); ++d)
+    known[letters.result[d]] = store.dimension(static_cast<int64_t>(d), type.shape[d]);
+  std::vector<Atom> over;
+  auto indicesOf = [&](const std::vector<int64_t> &of, const std::vector<int64_t> &shape) {
+    std::vector<Index> index;
+    for (size_t d = 0; d < of.size(); ++d) {
+      auto [found, isNew] = known.try_emplace(of[d], Index{});
+      if (isNew) {
+        over.push_back(store.fresh(over, shape[d]));
+        found->second = store.of(over.back());
+      }
+      index.push_back(found->second);
+    }
+    return index;
+  };
+  const std::vector<Index> row = indicesOf(letters.rows, groups.shape), a = indicesOf(letters.lhs, lhs.shape);
+  const Index entry = linear(row, rowMajorStrides(groups.shape));
+  const Index group = store.subtract(store.row(atLinear(groups, entry), globalGroups), start);
+  const auto [summed, isLookedUp] = known.try_emplace(letters.group, group);
+  const Term isIt =
+      isLookedUp ? store.inside(group, 0, letters.count) : store.inside(store.subtract(group, summed->second), 0, 1);
+  const std::vector<Index> b = indicesOf(letters.rhs, rhs.shape);
+  for (Atom v : over)
+    if (store.atom(v).size == 0) return {type.dtype, type.shape, store.number(0)};
+  const Term sum = store.reduce(Reduce::Sum, over, store.product({isIt, at(lhs, a), at(rhs, b)}));
+  return {type.dtype, type.shape, cast(sum, isWider(lhs.dtype, type.dtype) ? type.dtype : plan::F32, type.dtype)};
+}
+
 Tensor Operations::apply(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,
                          const std::vector<Index> &scalars) {
   try {
@@ -219,6 +250,18 @@ Tensor Operations::applied(const plan::GraphNode &node, const std::vector<Tensor
   if (op == "Contract") {
     needs(2);
     return contract(node, operands[0], operands[1], type);
+  }
+  if (op == "GroupedContract") {
+    needs(3);
+    if (node.attributes().count("global_groups")) throw Unproved{"it belongs to partitioned code"};
+    const int64_t count = intOf(node, "group_count");
+    return groupedContract({.lhs = intsOf(node, "lhs_indices"),
+                            .rhs = intsOf(node, "rhs_indices"),
+                            .rows = intsOf(node, "row_indices"),
+                            .result = intsOf(node, "result_indices"),
+                            .group = intOf(node, "group_index"),
+                            .count = count},
+                           operands[0], operands[1], operands[2], store.constant(0), count, type);
   }
   bool isElementwise = true;
   for (const Tensor &operand : operands) isElementwise = isElementwise && operand.shape == type.shape;

@@ -60,6 +60,13 @@ public:
   Tensor gatherOfEntries(const Tensor &table, const Tensor &indices, size_t axis, size_t batch, const TensorType &type);
   Tensor scatterAddOfEntries(const Tensor &indices, const Tensor &updates, size_t axis, size_t batch,
                              const TensorType &type);
+  // GroupedContract over index letters, with the rows of the groups from `start` on.
+  struct GroupLetters {
+    std::vector<int64_t> lhs, rhs, rows, result;
+    int64_t group = 0, count = 0;
+  };
+  Tensor groupedContract(const GroupLetters &letters, const Tensor &lhs, const Tensor &rhs, const Tensor &groups,
+                         Index start, int64_t globalGroups, const TensorType &type);
   Tensor cumSum(const Tensor &x, int64_t axis, bool exclusive, bool reverse);
   Tensor convolution(const Tensor &x, const Tensor &w, const Window &window, const TensorType &type);
   Tensor convolutionInput(const Tensor &dy, const Tensor &w, const Window &window, const TensorType &type);

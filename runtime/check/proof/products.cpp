@@ -78,6 +78,42 @@ void Machine::contract(Rank &rank, const plan::Contract &contract) {
   rank.memory.write(out, result.shape, value);
 }
 
+void Machine::groupedContract(Rank &rank, const plan::GroupedContract &c) {
+  const std::vector<int64_t> rows = listOf(c.rows());
+  const auto k = static_cast<int64_t>(rows.size()), n = k + 1, group = k + 2;
+  Operations::GroupLetters letters{.lhs = {}, .rhs = {}, .rows = {}, .result = {}, .group = group, .count = c.groups()};
+  for (int64_t d = 0; d < k; ++d) letters.rows.push_back(d);
+  auto with = [](std::vector<int64_t> list, int64_t last) {
+    list.push_back(last);
+    return list;
+  };
+  auto rowsOf = [&](const plan::Buffer &buffer, int64_t width, const auto &strides) {
+    return tensor(rank, buffer, with(rows, width), with(listOf(strides), 1));
+  };
+  letters.lhs = with(letters.rows, k);
+  const Tensor lhs = rowsOf(c.lhs(), c.k(), c.lhs_strides());
+  const Tensor groups = tensor(rank, c.group_of_row(), rows, rowMajorStrides(rows));
+  const std::vector<int64_t> matrices{c.groups(), c.k(), c.n()};
+  Tensor rhs;
+  std::vector<int64_t> shape;
+  if (c.sums_rows()) {
+    letters.rhs = with(letters.rows, n), letters.result = {group, k, n};
+    rhs = rowsOf(c.rhs(), c.n(), c.rhs_strides());
+    shape = matrices;
+  } else {
+    letters.rhs = {group, k, n}, letters.result = with(letters.rows, n);
+    const int64_t size = c.k() * c.n();
+    rhs = tensor(rank, c.rhs(), matrices,
+                 c.transposed() ? std::vector<int64_t>{size, 1, c.k()} : std::vector<int64_t>{size, c.n(), 1});
+    shape = with(rows, c.n());
+  }
+  const TensorType type{c.out().dtype(), shape};
+  const Term value =
+      operations.groupedContract(letters, lhs, rhs, groups, affine(rank, c.start()), c.global_groups(), type).value;
+  note(value);
+  rank.memory.write(placeOf(rank, c.out()), shape, value);
+}
+
 // The result of the activation's operations on the product, which lies in `out`.
 Tensor Machine::activated(Rank &rank, const plan::Contract &product) {
   const plan::Graph &graph = graphOf(product.operations(), "the product's activation");

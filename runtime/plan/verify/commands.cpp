@@ -87,6 +87,38 @@ bool withinWindowLimits(const google::protobuf::RepeatedField<int64_t> &values, 
   return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= least && v <= (int64_t(1) << 30); });
 }
 
+Status verifyGroupedContract(const plan::GroupedContract &c, const dist::Mesh &mesh) {
+  if (c.group_of_row().dtype() != plan::I64 && c.group_of_row().dtype() != plan::I32)
+    return inputError("groups must be i32 or i64");
+  if (c.lhs().dtype() != c.rhs().dtype() || (c.out().dtype() != c.lhs().dtype() && c.out().dtype() != plan::F32))
+    return inputError(fmt::format("no grouped product of {} and {} into {}", describe(c.lhs()), describe(c.rhs()),
+                                  describe(c.out())));
+  if (c.lhs_strides_size() != c.rows_size() || c.rhs_strides_size() != (c.sums_rows() ? c.rows_size() : 0) ||
+      c.rows_size() > 16)
+    return inputError("one stride a row dimension is needed, and at most 16 dimensions");
+  if (c.sums_rows() && c.transposed()) return inputError("a sum over rows has no matrices to transpose");
+  const int64_t rows = elementCount(c.rows()), matrices = elementCount(std::array{c.groups(), c.k(), c.n()});
+  if (rows < 0 || rows != elementCount(c.group_of_row().shape()))
+    return inputError(fmt::format("{} for {} rows", describe(c.group_of_row()), rows));
+  auto reachesRows = [&](const char *role, const plan::Buffer &buffer, int64_t width, const auto &strides) {
+    std::vector<int64_t> sizes(c.rows().begin(), c.rows().end()), steps(strides.begin(), strides.end());
+    sizes.push_back(width), steps.push_back(1);
+    return reaches(role, buffer, sizes, steps);
+  };
+  CLEAVE_RETURN_IF_ERROR(reachesRows("lhs", c.lhs(), c.k(), c.lhs_strides()));
+  if (c.sums_rows()) CLEAVE_RETURN_IF_ERROR(reachesRows("rhs", c.rhs(), c.n(), c.rhs_strides()));
+  const plan::Buffer &whole = c.sums_rows() ? c.out() : c.rhs();
+  if (matrices < 0 || matrices != elementCount(whole.shape()))
+    return inputError(fmt::format("{} is not [{}, {}, {}]", describe(whole), c.groups(), c.k(), c.n()));
+  if (!c.sums_rows() && elementCount(std::array{rows, c.n()}) != elementCount(c.out().shape()))
+    return inputError(fmt::format("{} is not [{}, {}]", describe(c.out()), rows, c.n()));
+  CLEAVE_ASSIGN_OR_RETURN(auto start, rangeOf(c.start(), mesh));
+  if (start.first < 0 || start.second > c.global_groups() - c.groups())
+    return inputError(
+        fmt::format("groups from {} to {} of {}", start.first, start.second + c.groups(), c.global_groups()));
+  return Status::ok();
+}
+
 Status verifyConvolution(const plan::Convolution &c) {
   const std::vector<int64_t> x = imageShape(c.input(), c.channels_last()).sizes,
                              w = imageShape(c.weight(), c.weight_channels_last()).sizes,
@@ -219,6 +251,8 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
     return verifyLaunchGroup(command.launch_group(), plan, mesh);
   case plan::Command::kContract:
     return verifyContract(command.contract());
+  case plan::Command::kGroupedContract:
+    return verifyGroupedContract(command.grouped_contract(), mesh);
   case plan::Command::kConvolution:
     return verifyConvolution(command.convolution());
   case plan::Command::kAttention: {

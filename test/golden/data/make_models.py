@@ -133,6 +133,29 @@ class DispatchedExperts(Routed):
         return torch.einsum("bsec,ebcd->bsd", combine, y)
 
 
+class LookedUpExperts(Routed):
+    """As transformers exports experts (batched_mm): each token looks its two experts' weights up. With biases, as GPT-OSS
+    has them, a gated product, and a shared expert that every token goes to."""
+
+    def __init__(self):
+        super().__init__(16, 4)
+
+    def make_experts(self, width, experts):
+        self.gate_up = nn.Parameter(torch.randn(experts, 2 * 24, width) * 0.2)
+        self.gate_up_bias = nn.Parameter(torch.randn(experts, 2 * 24) * 0.2)
+        self.down = nn.Parameter(torch.randn(experts, width, 24) * 0.2)
+        self.shared = nn.Sequential(nn.Linear(width, 8), nn.GELU(), nn.Linear(8, width))
+
+    def mix(self, x):
+        weight, index = self.choose(x)
+        tokens = x.reshape(-1, x.shape[-1])
+        experts, repeated = index.reshape(-1), tokens.unsqueeze(1).expand(-1, 2, -1).reshape(-1, tokens.shape[-1], 1)
+        y = torch.bmm(self.gate_up[experts], repeated).squeeze(-1) + self.gate_up_bias[experts]
+        gate, up = y.chunk(2, -1)
+        y = torch.bmm(self.down[experts], (F.silu(gate) * up).unsqueeze(-1)).squeeze(-1) * weight.reshape(-1, 1)
+        return self.shared(x) + y.reshape(tokens.shape[0], 2, -1).sum(1).reshape(x.shape)
+
+
 class EncoderDecoder(nn.Module):
     def __init__(self, width=32):
         super().__init__()
@@ -189,6 +212,7 @@ OPTIMIZERS = {
 }
 # what their files do not tell
 ROLES = {"encoder_decoder_tiny": {"positions": "parameter"}, "experts_tiny": {"up": "parameter", "down": "parameter"},
+         "looked_up_experts_tiny": {name: "parameter" for name in ("gate_up", "gate_up_bias", "down")},
          "gshard_tiny": {"up": "parameter", "down": "parameter"}}
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
 # name -> (model, inputs, labels, loss[, optimizer])
@@ -199,6 +223,7 @@ MODELS = {
     "experts_tiny": (Experts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "expert_modules_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "gshard_tiny": (DispatchedExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
+    "looked_up_experts_tiny": (LookedUpExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
                              CROSS_ENTROPY),
     "adafactor_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY, "adafactor"),

@@ -149,7 +149,7 @@ private:
   }
 
   void addOperation() {
-    Value result = build(static_cast<int>(below(24)));
+    Value result = build(static_cast<int>(below(25)));
     if (result && isReal(result) && count(shapeOf(result)) <= 6000) values.push_back(result);
   }
 
@@ -242,6 +242,8 @@ private:
       return rank ? cumulative(x, dim) : Value();
     case 20:
       return constant(shape, chance(0.5));
+    case 24:
+      return rank > 1 && shape[dim] > 1 && shape[dim] <= 8 ? grouped(x, dim) : Value();
     case 21: {
       if (!rank) return {};
       auto type = TypeAttr::get(x.getType());
@@ -367,6 +369,40 @@ private:
     if (elements > 2000 || result.size() > 4) return {};
     std::shuffle(result.begin(), result.end(), random);
     return make<onnx::ContractOp>(lhs, rhs, lhsLetters, rhsLetters, result);
+  }
+  // Rows looked up along a dimension, times the matrices of as many groups as that has entries; or the sums of products
+  // of such rows over each group.
+  Value grouped(Value x, int64_t dim) {
+    Value index = oneOf<Value>(indices);
+    const int64_t group = 20, column = 21, groups = shapeOf(x)[dim];
+    Value lhs = make<onnx::GatherOp>(x, index, dim, ArrayAttr(), IntegerAttr());
+    const int64_t lookups = static_cast<int64_t>(shapeOf(index).size());
+    SmallVector<int64_t> lhsLetters, rows, summed;
+    Shape matrix{groups};
+    for (int64_t d = 0, rank = static_cast<int64_t>(shapeOf(lhs).size()); d < rank; ++d) {
+      lhsLetters.push_back(d);
+      if (d >= dim && d < dim + lookups) {
+        rows.push_back(d);
+      } else {
+        summed.push_back(d);
+        matrix.push_back(shapeOf(lhs)[d]);
+      }
+    }
+    matrix.push_back(4);
+    if (count(matrix) > 2000 || count(shapeOf(lhs)) > 2000) return {};
+    auto product = [&](Value rhs, SmallVector<int64_t> rhsLetters, SmallVector<int64_t> result) {
+      std::shuffle(result.begin(), result.end(), random);
+      return make<onnx::GroupedContractOp>(lhs, rhs, index, lhsLetters, rhsLetters, rows, result, group, groups,
+                                           ArrayAttr(), IntegerAttr());
+    };
+    SmallVector<int64_t> matrixLetters{group}, rowLetters(rows);
+    matrixLetters.append(summed);
+    for (auto *letters : {&matrixLetters, &rowLetters}) letters->push_back(column);
+    Value y = product(constant(matrix, false), matrixLetters, rowLetters);
+    if (chance(0.5)) return y;
+    SmallVector<int64_t> order; // of the letters in y
+    for (int64_t letter : cast<onnx::GroupedContractOp>(y.getDefiningOp()).getResultIndices()) order.push_back(letter);
+    return product(chance(0.5) ? y : make<onnx::SinOp>(y), order, matrixLetters);
   }
   Value scatter(Value x, int64_t dim) {
     Value index = oneOf<Value>(indices);

@@ -89,7 +89,7 @@ runtime::Attributes attributesOf(Operation *op) {
   runtime::Attributes result;
   for (NamedAttribute named : op->getAttrs()) {
     std::string name = named.getName().str();
-    if (name == "shard_axes" || name == "global_shape" || name == "global_rows") continue;
+    if (name == "shard_axes" || name == "global_shape" || name == "global_rows" || name == "global_groups") continue;
     Attribute value = named.getValue();
     if (auto array = dyn_cast<DenseI64ArrayAttr>(value))
       result[name] = runtime::Ints(array.asArrayRef().begin(), array.asArrayRef().end());
@@ -296,6 +296,23 @@ HostTensor SimulatedDevices::evaluateOn(Operation *op, std::vector<const HostTen
     HostTensor table = joined(rows, axis);
     EXPECT_EQ(table.shape[axis], *gather.getGlobalRows());
     return evaluateCore(op, {&table, operands[1]}, attributes, type);
+  }
+  if (auto grouped = dyn_cast<onnx::GroupedContractOp>(op); grouped && grouped.getShardAxesAttr()) {
+    Axes axes = axesOf(grouped.getShardAxesAttr());
+    const int64_t group = static_cast<int64_t>(grouped.getGroupIndex());
+    attributes["group_count"] = runtime::Ints{static_cast<int64_t>(*grouped.getGlobalGroups())};
+    auto dimOf = [&](ArrayRef<int64_t> indices) { return size_t(llvm::find(indices, group) - indices.begin()); };
+    if (grouped.sumsRows()) {
+      const size_t dim = dimOf(grouped.getResultIndices());
+      type.shape[dim] *= mesh.groupSize(axes);
+      return part(evaluateCore(op, operands, attributes, type), dim, mesh.indexAlong(device, axes),
+                  mesh.groupSize(axes));
+    }
+    HostTensor zero = HostTensor::zeros(operands[1]->dtype, operands[1]->shape);
+    std::vector<const HostTensor *> parts(mesh.groupSize(axes), &zero);
+    parts[mesh.indexAlong(device, axes)] = operands[1];
+    HostTensor matrices = joined(parts, dimOf(grouped.getRhsIndices()));
+    return evaluateCore(op, {operands[0], &matrices, operands[2]}, attributes, type);
   }
   if (auto scatter = dyn_cast<onnx::ScatterAddOp>(op); scatter && scatter.getShardAxesAttr()) {
     Axes axes = axesOf(scatter.getShardAxesAttr());

@@ -69,6 +69,12 @@ Fault ofContract(const std::function<bool(plan::Contract &, Random &)> &change) 
     return command && change(*command->mutable_contract(), random);
   };
 }
+Fault ofGrouped(const std::function<bool(plan::GroupedContract &, Random &)> &change) {
+  return [=](plan::Plan &plan, Random &random) {
+    Command *command = anyCommand(plan, random, [](const Command &c) { return c.has_grouped_contract(); });
+    return command && change(*command->mutable_grouped_contract(), random);
+  };
+}
 // On a product that ends as asked.
 Fault ofEpilogue(const std::function<bool(const plan::Contract &)> &fits,
                  const std::function<void(plan::Contract &)> &change) {
@@ -291,6 +297,21 @@ const std::map<std::string, Fault> &faults() {
          start->set_base(start->base() + 1);
          return true;
        }},
+      {"groups counted from elsewhere", ofGrouped([](plan::GroupedContract &c, Random &) {
+         c.mutable_start()->set_base(c.start().base() + 1);
+         c.set_global_groups(c.global_groups() + 1);
+         return true;
+       })},
+      {"grouped product of transposed matrices", ofGrouped([](plan::GroupedContract &c, Random &) {
+         if (c.sums_rows()) return false;
+         c.set_transposed(!c.transposed());
+         return true;
+       })},
+      {"grouped product of other rows", ofGrouped([](plan::GroupedContract &c, Random &) {
+         if (c.rows_size() == 0 || c.rows(0) < 2) return false;
+         c.set_lhs_strides(0, 0);
+         return true;
+       })},
       {"another decay",
        [](plan::Plan &plan, Random &random) {
          plan::HostScalar *scalar = any(any(plan.mutable_programs(), random)->mutable_host_scalars(), random);

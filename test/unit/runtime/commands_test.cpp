@@ -407,6 +407,89 @@ TEST_F(Commands, GatherAndScatterAddOfTheLocalRows) {
   }
 }
 
+// Six groups over tp=2: this device, 1, has groups 3 to 5. Rows at strides, of groups in no order; group 4 has none.
+TEST_F(Commands, GroupedContractOfTheLocalGroups) {
+  const int64_t outer = 7, inner = 2, k = 5, n = 3, groups = 3;
+  const int64_t groupOf[] = {3, 0, 5, -1, 5, 1, 3, 3, 5, 2, -3, 5, 0, 3};
+  const std::pair<plan::DType, plan::DType> types[] = {{plan::F32, plan::F32},
+                                                       {plan::F64, plan::F64},
+                                                       {plan::BF16, plan::BF16},
+                                                       {plan::F16, plan::F16},
+                                                       {plan::BF16, plan::F32}};
+  for (auto [type, resultType] : types)
+    for (bool sums : {false, true})
+      for (bool transposed : {false, true}) {
+        if (sums && transposed) continue;
+        SCOPED_TRACE(testing::Message() << name(type) << " to " << name(resultType) << ", sums " << sums
+                                        << ", transposed " << transposed);
+        reset();
+        plan::Command command;
+        plan::GroupedContract &c = *command.mutable_grouped_contract();
+        c.add_rows(outer), c.add_rows(inner);
+        c.set_k(k), c.set_n(n), c.set_groups(groups), c.set_global_groups(2 * groups);
+        c.set_sums_rows(sums), c.set_transposed(transposed);
+        c.mutable_start()->add_terms()->add_axes("tp");
+        c.mutable_start()->mutable_terms(0)->set_stride(groups);
+        *c.mutable_group_of_row() = buffer({outer, inner}, plan::I64);
+        std::copy(std::begin(groupOf), std::end(groupOf), at<int64_t>(c.group_of_row()));
+        *c.mutable_lhs() = buffer({outer, k}, type); // each row for both entries of `inner`
+        c.add_lhs_strides(k), c.add_lhs_strides(0);
+        *c.mutable_rhs() = sums ? buffer({inner, outer, n}, type) : buffer({groups, k, n}, type);
+        if (sums) c.add_rhs_strides(n), c.add_rhs_strides(outer * n);
+        *c.mutable_out() = sums ? buffer({groups, k, n}, resultType) : buffer({outer, inner, n}, resultType);
+        for (const plan::Buffer *operand : {&c.lhs(), &c.rhs(), &c.out()}) randomize(*operand);
+        std::vector<float> lhs = copyOf(c.lhs()), rhs = copyOf(c.rhs());
+        std::vector<double> expected(size_t(elementCount(c.out().shape())));
+        for (int64_t row = 0; row < outer * inner; ++row) {
+          const int64_t group = (groupOf[row] + 6) % 6 - groups;
+          if (group < 0) continue;
+          for (int64_t x = 0; x < k; ++x)
+            for (int64_t j = 0; j < n; ++j)
+              if (sums)
+                expected[(group * k + x) * n + j] +=
+                    double(lhs[row / inner * k + x]) * rhs[(row % inner * outer + row / inner) * n + j];
+              else
+                expected[row * n + j] +=
+                    double(lhs[row / inner * k + x]) * rhs[group * k * n + (transposed ? j * k + x : x * n + j)];
+        }
+        expectRuns(command);
+        std::vector<float> got = copyOf(c.out());
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], expected[i], roundingOf(resultType, expected[i])) << "element " << i;
+        at<int64_t>(c.group_of_row())[2] = 6;
+        EXPECT_EQ(run(command).message(), "index 6 (element 2) is outside of the 6 rows");
+      }
+}
+
+// What does not fit is refused before it runs.
+TEST_F(Commands, GroupedContractIsChecked) {
+  plan::Command command;
+  plan::GroupedContract &c = *command.mutable_grouped_contract();
+  *c.mutable_lhs() = buffer({4, 5}), *c.mutable_rhs() = buffer({2, 5, 3}), *c.mutable_out() = buffer({4, 3});
+  *c.mutable_group_of_row() = buffer({4}, plan::I32);
+  std::fill_n(at<int32_t>(c.group_of_row()), 4, 1);
+  c.add_rows(4), c.set_k(5), c.set_n(3), c.set_groups(2), c.set_global_groups(2), c.add_lhs_strides(5);
+  expectRuns(command);
+  auto refused = [&](auto change) {
+    plan::Command changed = command;
+    change(*changed.mutable_grouped_contract());
+    return run(changed).message();
+  };
+  using Product = plan::GroupedContract;
+  EXPECT_EQ(refused([](Product &p) { p.mutable_group_of_row()->set_dtype(plan::F32); }), "groups must be i32 or i64");
+  EXPECT_EQ(refused([](Product &p) { p.set_groups(3); }), "f32[2x5x3] at 128 is not [3, 5, 3]");
+  EXPECT_EQ(refused([](Product &p) { p.mutable_start()->set_base(1); }), "groups from 1 to 3 of 2");
+  EXPECT_EQ(refused([](Product &p) { p.set_lhs_strides(0, 6); }),
+            "lhs reaches elements 0 to 22 of f32[4x5] at 0, which has 20");
+  EXPECT_EQ(refused([](Product &p) { p.set_rows(0, 3); }), "i32[4] at 320 for 3 rows");
+  EXPECT_EQ(refused([](Product &p) { p.clear_lhs_strides(); }),
+            "one stride a row dimension is needed, and at most 16 dimensions");
+  EXPECT_EQ(refused([](Product &p) { p.mutable_rhs()->set_dtype(plan::BF16); }),
+            "no grouped product of f32[4x5] at 0 and bf16[2x5x3] at 128 into f32[4x3] at 256");
+  EXPECT_EQ(refused([](Product &p) { p.set_sums_rows(true), p.set_transposed(true), p.add_rhs_strides(3); }),
+            "a sum over rows has no matrices to transpose");
+}
+
 // 1000 ones in 16 bits would stay 256 in bf16, whose next number is 258.
 TEST_F(Commands, SixteenBitsAreSummedInSingle) {
   for (plan::DType dtype : {plan::BF16, plan::F16}) {

@@ -147,6 +147,20 @@ std::vector<Case> cases() {
       binary("Contract/batched", {"2x3x4x5xf32"}, {"2x6x4x5xf32"}, "4x2x3x6xf32", // attention scores, heads third
              "{lhs_indices = array<i64: 0, 1, 2, 3>, rhs_indices = array<i64: 0, 4, 2, 3>, result_indices = array<i64: "
              "2, 0, 1, 4>}"),
+      {"GroupedContract", // two rows of a group, and one without
+       {{"2x3x4xf32"}, {"3x4x5xf32"}},
+       "%g = onnx.Constant dense<[[2, 0, 2], [-3, 2, 0]]> : tensor<2x3xi64>\n"
+       "%y = onnx.GroupedContract %p0, %p1, %g {lhs_indices = array<i64: 0, 1, 2>, rhs_indices = array<i64: 4, 2, 3>, "
+       "row_indices = array<i64: 0, 1>, result_indices = array<i64: 0, 1, 3>, group_index = 4 : i64, group_count = 3 : "
+       "i64} : (tensor<2x3x4xf32>, tensor<3x4x5xf32>, tensor<2x3xi64>) -> tensor<2x3x5xf32>",
+       "2x3x5xf32"},
+      {"GroupedContract/sums",
+       {{"4x3xf32"}, {"4x2xf32"}},
+       "%g = onnx.Constant dense<[1, 0, 1, 1]> : tensor<4xi64>\n"
+       "%y = onnx.GroupedContract %p0, %p1, %g {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, "
+       "row_indices = array<i64: 0>, result_indices = array<i64: 3, 2, 1>, group_index = 3 : i64, group_count = 2 : "
+       "i64} : (tensor<4x3xf32>, tensor<4x2xf32>, tensor<4xi64>) -> tensor<2x2x3xf32>",
+       "2x2x3xf32"},
       binary("Conv", {"2x4x5x6xf32"}, {"6x2x3x2xf32"}, "2x6x2x5xf32", conv + "}"),
       binary("ConvGradInput", {"2x6x2x5xf32"}, {"6x2x3x2xf32"}, "2x4x5x6xf32",
              conv + ", input_shape = array<i64: 2, 4, 5, 6>}"),

@@ -44,6 +44,7 @@ Result<Prepared> prepareContract(const plan::Contract &command, const CpuContext
 // The product and then what a GPU's library does at its end: `product` is of the command without its epilogue.
 bool hasEpilogue(const plan::Contract &command);
 Prepared withEpilogue(const plan::Contract &command, const CpuContext &context, Prepared product);
+Result<Prepared> prepareGroupedContract(const plan::GroupedContract &command, const CpuContext &context);
 Result<Prepared> prepareConvolution(const plan::Convolution &command, const CpuContext &context);
 Prepared convolutionInLoops(const plan::Convolution &command, const CpuContext &context); // of float64
 Result<Prepared> prepareAttention(const plan::Attention &command, const CpuContext &context);

@@ -82,6 +82,8 @@ private:
       return prepareLaunch(command.launch(), context);
     case plan::Command::kContract:
       return prepareContract(command.contract(), context);
+    case plan::Command::kGroupedContract:
+      return prepareGroupedContract(command.grouped_contract(), context);
     case plan::Command::kConvolution:
       return prepareConvolution(command.convolution(), context);
     case plan::Command::kAttention:

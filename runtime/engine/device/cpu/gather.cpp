@@ -1,8 +1,8 @@
 // Gather and its transpose. Sums are in index order whatever the thread count: threads share the outer and inner
 // dimensions, never the indices of one element.
 #include "runtime/base/threads/parallel.h"
+#include "runtime/engine/device/cpu/indices.h"
 #include "runtime/engine/device/cpu/widened_command.h"
-#include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <atomic>
 #include <cstring>
@@ -11,39 +11,8 @@
 namespace cleave::runtime {
 namespace {
 
-struct Indices {
-  const std::byte *data;
-  bool wide; // i64, else i32
-  int64_t count, start, rows, globalRows;
-
-  int64_t raw(int64_t i) const {
-    return wide ? reinterpret_cast<const int64_t *>(data)[i] : reinterpret_cast<const int32_t *>(data)[i];
-  }
-  // Local row, or -1 when another device has it. Out of range everywhere: `bad` is set.
-  int64_t row(int64_t i, bool &bad) const {
-    int64_t index = raw(i);
-    if (index < 0) index += globalRows;
-    if (index < 0 || index >= globalRows) bad = true;
-    int64_t local = index - start;
-    return local < 0 || local >= rows ? -1 : local;
-  }
-  Status complain() const {
-    for (int64_t i = 0; i < count; ++i)
-      if (raw(i) < -globalRows || raw(i) >= globalRows)
-        return runError(fmt::format("index {} (element {}) is outside of the {} rows", raw(i), i, globalRows));
-    return runError("an index is out of range");
-  }
-};
-
 template <typename Message> Result<Indices> indicesOf(const Message &command, const CpuContext &context) {
-  plan::DType type = command.indices().dtype();
-  if (type != plan::I64 && type != plan::I32) return inputError(fmt::format("indices of type {}", name(type)));
-  return Indices{context.at(command.indices()),
-                 type == plan::I64,
-                 elementCount(command.indices().shape()),
-                 evaluate(command.start(), context.mesh, context.device),
-                 command.rows(),
-                 command.global_rows()};
+  return indicesOf(command.indices(), command.start(), command.rows(), command.global_rows(), context);
 }
 
 template <typename Element>

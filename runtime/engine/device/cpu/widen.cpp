@@ -75,6 +75,25 @@ bool multipliesNatively(plan::DType dtype) {
   return dtype == plan::F32;
 }
 
+void widenElements(plan::DType dtype, const std::byte *from, float *to, int64_t count) {
+  auto with = [&]<typename Bits>(const Element<Bits> &element) {
+    element.widenMany(reinterpret_cast<const Bits *>(from), to, count);
+  };
+  if (dtype == plan::F32) return void(std::copy_n(reinterpret_cast<const float *>(from), count, to));
+  if (dtype == plan::F8E4M3) return with(e4m3);
+  if (dtype == plan::F8E5M2) return with(e5m2);
+  with(dtype == plan::BF16 ? brain : half);
+}
+void narrowElements(plan::DType dtype, const float *from, std::byte *to, int64_t count) {
+  auto with = [&]<typename Bits>(const Element<Bits> &element) {
+    element.narrowMany(from, reinterpret_cast<Bits *>(to), count);
+  };
+  if (dtype == plan::F32) return void(std::copy_n(from, count, reinterpret_cast<float *>(to)));
+  if (dtype == plan::F8E4M3) return with(e4m3);
+  if (dtype == plan::F8E5M2) return with(e5m2);
+  with(dtype == plan::BF16 ? brain : half);
+}
+
 Conversion::Conversion(plan::DType dtype, Direction direction, std::byte *address, size_t scratchOffset,
                        std::vector<int64_t> sizes, std::vector<int64_t> strides, std::vector<int64_t> wideStrides)
     : dtype(dtype), direction(direction), narrow(address), offset(scratchOffset) {

@@ -12,6 +12,10 @@ namespace cleave::runtime {
 // Does oneDNN multiply elements of this type here without widening them itself?
 bool multipliesNatively(plan::DType dtype);
 
+// Adjacent elements of F32 or a narrower floating type, as f32 and back.
+void widenElements(plan::DType dtype, const std::byte *from, float *to, int64_t count);
+void narrowElements(plan::DType dtype, const float *from, std::byte *to, int64_t count);
+
 class Conversion final : public ScratchCommand {
 public:
   enum Direction { Widen, Narrow };
