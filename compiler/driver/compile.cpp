@@ -221,8 +221,13 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   batch.samples = 0;
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
-  if (places == samples || places >= 2 * samples || !request.recipe.ramp.empty()) return asIs; // else half would wait
-  if (asIs && !asIs->noSmallerBatch.empty()) return asIs;
+  if (places == samples || places >= 2 * samples) return asIs; // else half would wait
+  auto withReason = [&](const std::string &why) {
+    return Status(ErrorKind(asIs.status().exitStatus()),
+                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(), why));
+  };
+  if (!asIs && !request.recipe.ramp.empty()) return withReason("the recipe has a ramp");
+  if (asIs && (!asIs->noSmallerBatch.empty() || !request.recipe.ramp.empty())) return asIs;
   CompileRequest larger = request;
   larger.warn = [](const std::string &) {}; // it was told
   larger.problemFile.clear();               // and written
@@ -231,17 +236,14 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
                         (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
-  if (!asIs && filled && !filled->noSmallerBatch.empty())
-    return Status(ErrorKind(asIs.status().exitStatus()),
-                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(),
-                              filled->noSmallerBatch));
+  if (!asIs && filled && !filled->noSmallerBatch.empty()) return withReason(filled->noSmallerBatch);
   if (!isFaster) return asIs;
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));
   filled->samples = samples;
   filled->notes.push_back(fmt::format("the batch of {} samples has {} places, which divide over devices and "
-                                      "microbatches: {} stay empty, {:.0f} % of a step",
-                                      samples, places, places - samples,
+                                      "microbatches: {} {} empty, {:.0f} % of a step",
+                                      samples, places, places - samples, places - samples == 1 ? "stays" : "stay",
                                       100.0 * double(places - samples) / double(places)));
   return filled;
 }

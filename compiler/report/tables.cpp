@@ -152,7 +152,7 @@ std::string recomputeText(const Report &report) {
   }
   const bool isMixed = (selective + full) % std::max<int64_t>(1, blocks) != 0 || (selective && full);
   if (!isMixed) return report.recompute;
-  return fmt::format("{} (of {} blocks {})", report.recompute, blocks, recomputedBlocks(full, selective));
+  return fmt::format("{} of {} blocks", recomputedBlocks(full, selective), blocks);
 }
 
 std::string zeroText(const Report &report) {

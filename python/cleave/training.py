@@ -45,7 +45,7 @@ def _library():
             break
     else:
         raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
-    if library.cleave_runtime_version() < 8:
+    if library.cleave_runtime_version() < 9:
         raise CleaveError("libcleave_runtime.so is older than this module", 2)
     handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
     for name, result, arguments in [
@@ -53,6 +53,7 @@ def _library():
             ("input_name", text, [handle, ctypes.c_int]), ("input_type", text, [handle, ctypes.c_int]),
             ("lengths", ctypes.c_int, [handle]), ("ramped_shape", ctypes.c_int, [handle]),
             ("input_shape_at", ctypes.c_int, [handle, ctypes.c_int, ctypes.c_int, sizes, ctypes.c_int]),
+            ("batch", ctypes.c_int64, [handle, ctypes.c_int]),
             ("bind", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
             ("step", ctypes.c_int, [handle, ctypes.POINTER(_Metrics)]), ("steps_done", ctypes.c_int64, [handle]),
             ("bind_evaluation", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
@@ -161,6 +162,7 @@ class Trainer:
             raise self._error(None)
         self._bound = {}
         self.inputs = {}  # name: (dtype, shape of a step's array, of the longest samples)
+        self._most = {}  # name: the dimension of samples and how many a step has, where its array has more places
         self._bf16 = {}  # name: whether its numbers are bf16, whose bits an array of uint16 has
         self._shapes = {}  # name: its shapes, the shortest samples' first
         while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
@@ -170,7 +172,17 @@ class Trainer:
             self._shapes[name.decode()] = shapes
             kind = self._library.cleave_input_type(self._handle, at).decode()
             self._bf16[name.decode()] = kind == "bf16"
-            self.inputs[name.decode()] = (TYPES[kind], shapes[-1])
+            self.inputs[name.decode()] = (TYPES[kind], self._of_samples(name.decode(), shapes[-1]))
+
+    def _of_samples(self, name, places):
+        """The shape of a step's array, whose batch may be smaller than its places."""
+        is_label, label = ctypes.c_int(), ctypes.c_int64()
+        axis = self._library.cleave_filled_dimension(self._handle, name.encode(), ctypes.byref(is_label), ctypes.byref(label))
+        samples = self._library.cleave_batch(self._handle, self._library.cleave_lengths(self._handle) - 1)
+        if axis < 0 or not 0 < samples < places[axis]:
+            return places
+        self._most[name] = axis, samples
+        return (*places[:axis], samples, *places[axis + 1:])
 
     def _error(self, handle):
         return CleaveError(self._library.cleave_error(handle).decode(), self._library.cleave_error_status(handle))
@@ -283,6 +295,9 @@ class Trainer:
         array = _host_array(name, array)
         if self._bf16[name] and array.dtype.kind == "f":
             array = _bf16_bits(array)
+        axis, most = self._most.get(name, (0, None)) if fills else (0, None)
+        if most and array.ndim > axis and array.shape[axis] > most:
+            raise CleaveError(f"input {name!r} has shape {self.inputs[name][1]} in the plan and {array.shape} here", 2)
         if array.shape not in shapes:
             known = " or ".join(map(str, dict.fromkeys(shapes)))
             where = "in the plan" if stage < 0 else f"in step {self.steps_done + 1} of the ramp"

@@ -168,6 +168,11 @@ int cleave_input_shape_at(const cleave_training *training, int index, int length
   return copySizes(shapeOf(training, *input, size_t(length)), sizes, most);
 }
 
+int64_t cleave_batch(const cleave_training *training, int length) {
+  const bool isKnown = training && length >= 0 && size_t(length) < shapesOf(training->plan);
+  return isKnown ? batchOf(training->plan, size_t(length)) : -1;
+}
+
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
   return guarded(training, [&] {
     return input && data ? training->trainer->bind(input, data, bytes) : misuse("cleave_bind: null");

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 8
+#define CLEAVE_RUNTIME_VERSION 9
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -87,6 +87,9 @@ int cleave_input_shape(const cleave_training *training, int index, int64_t *size
 int cleave_lengths(const cleave_training *training);
 int cleave_ramped_shape(const cleave_training *training);
 int cleave_input_shape_at(const cleave_training *training, int index, int length, int64_t *sizes, int most);
+/* Samples of such a step. An input's array has more, places that stay empty, where the batch does not divide; -1: there
+ * is no such length. */
+int64_t cleave_batch(const cleave_training *training, int length);
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);

@@ -70,7 +70,11 @@ def main():
             assert plan.report().data["batch"] == BATCH
             plans.append(plan)
             with cleave.Trainer(plan) as trainer:
+                assert {shape[0] for _, shape in trainer.inputs.values()} == {BATCH}, trainer.inputs
                 close([trainer.step({"input": a, "labels": b}).loss for a, b in batches], wanted)
+                for count in (BATCH + 1, places, places + 1):  # places are no samples
+                    refused(lambda: trainer.step({"input": x[:count], "labels": labels[:count]}), "'input' has shape (30, 12) in the plan",
+                            f"({count}, 12) here")
         for i, plan in enumerate(plans):  # by the command, resumed on another split in the middle of an epoch
             metrics, snapshots = pathlib.Path(folder, f"{i}.jsonl"), f"{folder}/s{i}"
             for of, steps in ((plan, 2), (plans[i - 1], STEPS)):
@@ -92,6 +96,8 @@ def main():
         # A loss that ignores no label cannot leave places empty.
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "mse"}}, "cpu:7", mesh="dp=7"),
                 "the batch of 30 does not divide over dp=7", "no place of a larger batch can stay empty: loss mse has no label that it ignores")
+        refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "ramp": [{"until": 3, "batch": 14}]}, "cpu:7", mesh="dp=7"),
+                "no place of a larger batch can stay empty: the recipe has a ramp")
         refused(lambda: cleave.compile(Scaled(), RECIPE, "cpu:7", mesh="dp=7", example=(x[:2],)), "the batch of 30 does not divide over dp=7")
     print("uneven batches: as expected")
 

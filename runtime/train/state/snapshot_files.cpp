@@ -341,8 +341,8 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
     if (all.empty())
       return inputError(path + ": holds something else than snapshots; give --snapshot a folder of its own");
     if (!use.overwrite)
-      return inputError(fmt::format("{}: holds another run's snapshots, the newest {}: --resume goes on from it, "
-                                    "--overwrite removes them, or give --snapshot another folder",
+      return inputError(fmt::format("{}: holds another run's snapshots, the newest {}: resume from it, overwrite "
+                                    "them, or use another folder",
                                     path, fs::path(all.front()).filename().string()));
   }
   fs::create_directories(path, failure);

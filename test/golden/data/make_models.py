@@ -169,8 +169,34 @@ class EncoderDecoder(nn.Module):
                                           self.embed(target) + self.positions[:10], tgt_mask=mask))
 
 
-def tokens(vocabulary, length):
-    return torch.randint(0, vocabulary, (BATCH, length))
+class Odd(nn.Module):
+    """A GPT of sizes that hardly anything divides: 61 words, 3 heads of 5, 5 layers, 13 positions, batches of 7."""
+
+    def __init__(self, words=61, heads=3, size=5, layers=5, length=13):
+        super().__init__()
+        width = heads * size
+        self.heads, self.embed, self.positions = heads, nn.Embedding(words, width), nn.Parameter(torch.randn(length, width) * 0.1)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * layers + 1))
+        self.attend = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
+        self.project = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.grow = nn.ModuleList(nn.Linear(width, 37) for _ in range(layers))
+        self.shrink = nn.ModuleList(nn.Linear(37, width) for _ in range(layers))
+        self.register_buffer("mask", torch.ones(length, length, dtype=torch.bool).tril())
+
+    def forward(self, ids):
+        x = self.embed(ids) + self.positions
+        batch, length, width = x.shape
+        for i, attend in enumerate(self.attend):
+            q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                       for part in attend(self.norms[2 * i](x)).split(width, dim=2))
+            scores = (q @ k.transpose(-2, -1) * (width // self.heads) ** -0.5).masked_fill(~self.mask, float("-inf"))
+            x = x + self.project[i]((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width))
+            x = x + self.shrink[i](F.gelu(self.grow[i](self.norms[2 * i + 1](x))))
+        return F.linear(self.norms[-1](x), self.embed.weight)
+
+
+def tokens(vocabulary, length, batch=BATCH):
+    return torch.randint(0, vocabulary, (batch, length))
 
 
 def orthogonal_in_doubles(x, coefficients, steps, eps):
@@ -211,7 +237,7 @@ OPTIMIZERS = {
     "muon": (lambda model: MuonAndAdamW(model, lr=5e-3, weight_decay=0.1), {"lr": 5e-3, "betas": [0.9, 0.999]}),
 }
 # what their files do not tell
-ROLES = {"encoder_decoder_tiny": {"positions": "parameter"}, "experts_tiny": {"up": "parameter", "down": "parameter"},
+ROLES = {"odd_tiny": {"positions": "parameter"}, "encoder_decoder_tiny": {"positions": "parameter"}, "experts_tiny": {"up": "parameter", "down": "parameter"},
          "looked_up_experts_tiny": {name: "parameter" for name in ("gate_up", "gate_up_bias", "down")},
          "gshard_tiny": {"up": "parameter", "down": "parameter"}}
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
@@ -224,6 +250,7 @@ MODELS = {
     "expert_modules_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "gshard_tiny": (DispatchedExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "looked_up_experts_tiny": (LookedUpExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
+    "odd_tiny": (Odd, lambda: [tokens(61, 13, batch=7)], lambda: tokens(61, 13, batch=7), CROSS_ENTROPY),
     "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
                              CROSS_ENTROPY),
     "adafactor_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY, "adafactor"),
@@ -268,7 +295,7 @@ def make(name):
         optimizer.step()
     arrays = {name: np.stack([batch[i].numpy() for batch, _ in batches]) for i, name in enumerate(names)}
     np.savez_compressed(folder / "data.npz", labels=np.stack([target.numpy() for _, target in batches]), **arrays)
-    train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": BATCH}, "steps": STEPS,
+    train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": len(batches[0][1])}, "steps": STEPS,
              "optimizer": {"kind": kind, **optimizer_keys}}
     if name in ROLES:
         train["roles"] = ROLES[name]

@@ -80,6 +80,7 @@ std::vector<PricedPreset> pricePresets(const SearchCase &asked) {
     }
     constraints->microbatches = given.microbatches;
     constraints->recompute = given.recompute;
+    constraints->chunks = given.chunks;
     constraints->exceptLast = false; // a way to run a pipeline, and many presets are none
     presets.push_back({preset, *constraints, asked.search(*constraints, how)});
   }
@@ -90,7 +91,8 @@ std::string choosePreset(const SearchCase &asked, std::vector<PricedPreset> &pre
   const Constraints &given = asked.constraints;
   Constraints others = given;
   others.microbatches.reset();
-  others.recompute.reset(); // presets have been priced with these two
+  others.recompute.reset();
+  others.chunks.reset(); // presets have been priced with these three
   if (given.exceptLast || !others.str().empty()) return "";
   PricedPreset *fastest = nullptr;
   double least = outcome.best->seconds() * (1 - tie);

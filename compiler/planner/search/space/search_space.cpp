@@ -41,8 +41,11 @@ Status SearchSpace::gather() {
   settings = openSettings(problem, facts, cluster, constraints, true);
   if (settings.empty()) settings = openSettings(problem, facts, cluster, constraints, false);
   if (settings.empty())
-    return {ErrorKind::Usage, fmt::format("no mesh of all {} devices of {} satisfies: {}", cluster.numDevices(),
-                                          cluster.name, constraints.str())};
+    return {ErrorKind::Usage,
+            cluster.numDevices() == 1
+                ? fmt::format("{} has one device, and this asks for several: {}", cluster.name, constraints.str())
+                : fmt::format("no mesh of all {} devices of {} satisfies: {}", cluster.numDevices(), cluster.name,
+                              constraints.str())};
   if (!settings[0].batchDivides && !constraints.acceptsRepeatedWork) {
     const std::string devices = constraints.dp ? fmt::format("over dp={}", settings[0].dp * settings[0].fsdp)
                                                : "over the data parallel devices of any mesh allowed";
