@@ -332,7 +332,7 @@ Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, in
     step.shape.set_flops_per_step(flopsOf(*problem));
     step.shape.set_reference_graph(std::move(*reference));
     step.inputs = stepInputs(pipeline->step());
-    CLEAVE_RETURN_IF_ERROR(pipeline->partition(planned.decision));
+    CLEAVE_RETURN_IF_ERROR(pipeline->partition(planned.decision, /*ofAnotherSize=*/true));
     CLEAVE_RETURN_IF_ERROR(planned.pipeline->add(*pipeline, suffix));
     return step;
   }();

@@ -81,7 +81,7 @@ void addPrecisionPasses(OpPassManager &passes, StringRef element) {
 void addPartitionPasses(OpPassManager &passes, const PartitionOptions &options) {
   const planner::Decision &decision = options.decision;
   const auto &table = options.table;
-  passes.addPass(partition::createApplyDecision(decision));
+  passes.addPass(partition::createApplyDecision(decision, options.ofAnotherSize));
   if (table) passes.addPass(partition::createAssignStages({{table->rankOfStage.begin(), table->rankOfStage.end()}}));
   passes.addPass(partition::createRecompute({decision.exceptLast}));
   passes.addPass(partition::createPropagateShardings());

@@ -41,6 +41,7 @@ void addPrecisionPasses(mlir::OpPassManager &passes, llvm::StringRef element);
 
 struct PartitionOptions {
   const planner::Decision &decision;
+  bool ofAnotherSize = false; // the decision was made for a step of another length, or of another stage of a ramp
   std::optional<planner::PipelineSchedule> table = {};   // of a pipeline: makeSchedule of the decision's kind
   std::optional<layout::Convolutions> convolutions = {}; // which have their channels last
   bool weightsChannelsLast = false;

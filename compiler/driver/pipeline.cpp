@@ -487,7 +487,7 @@ Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decis
 
 } // namespace
 
-Status Pipeline::partition(const planner::Decision &decision) {
+Status Pipeline::partition(const planner::Decision &decision, bool ofAnotherSize) {
   auto table = scheduleOf(decision);
   if (!table) return table.status();
   const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
@@ -498,7 +498,7 @@ Status Pipeline::partition(const planner::Decision &decision) {
   return run("partition", [&](OpPassManager &passes) {
     addPartitionPasses(
         passes,
-        {.decision = decision, .table = std::move(*table), .convolutions = which, .weightsChannelsLast = isGpu});
+        {.decision = decision, .ofAnotherSize = ofAnotherSize, .table = std::move(*table), .convolutions = which, .weightsChannelsLast = isGpu});
   });
 }
 

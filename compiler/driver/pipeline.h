@@ -43,7 +43,7 @@ public:
   // The unpartitioned step, for the reference executor (plan.proto's reference_graph).
   Result<std::string> referenceGraph();
   // partition: the step becomes that of every device.
-  Status partition(const planner::Decision &decision);
+  Status partition(const planner::Decision &decision, bool ofAnotherSize = false);
   // After partition of both: the functions of another size of this step, as routines whose names end with `suffix`.
   Status add(Pipeline &other, const std::string &suffix);
   // codegen: after partition.

@@ -17,7 +17,8 @@ namespace {
 
 struct ApplyDecision : impl::ApplyDecisionBase<ApplyDecision> {
   using Base::Base;
-  explicit ApplyDecision(planner::Decision decided) : decision(std::move(decided)), given(true) {}
+  ApplyDecision(planner::Decision decided, bool ofAnotherSize)
+      : decision(std::move(decided)), given(true), ofAnotherSize(ofAnotherSize) {}
 
   void runOnOperation() override {
     if (!given && failed(readFile())) return signalPassFailure();
@@ -36,10 +37,11 @@ private:
     return !cost || cost.getFlops() == 0;
   }
 
-  // Decisions are made at the whole batch. At a microbatch a Loop over samples is written out fewer times, a sum over one
-  // entry is folded away, and a factor of 1 is not: such an operation lies as what it reads and what reads it. A product
-  // is always there.
-  bool mayFoldOtherwise(Operation *op) const { return decision.microbatches > 1 && !onnx::isHeavy(op); }
+  // Decisions are made at the whole batch, and at the longest of several lengths. At a microbatch a Loop over samples is
+  // written out fewer times, a sum over one entry is folded away, a mask is the same everywhere at a length: such an
+  // operation lies as what it reads and what reads it. A product is always there.
+  bool isOfAnotherSize() const { return decision.microbatches > 1 || ofAnotherSize; }
+  bool mayFoldOtherwise(Operation *op) const { return isOfAnotherSize() && !onnx::isHeavy(op); }
 
   using NodeDecisions = llvm::StringMap<const planner::NodeDecision *>;
 
@@ -64,7 +66,7 @@ private:
     for (const std::string &name : place::nodesAttr.of(module)) found.insert(name);
     place::nodesAttr.remove(module);
     for (const planner::NodeDecision &node : decision.nodes)
-      if (node.computes && decision.microbatches == 1 && !training::isOfLoss(node.node) && !found.contains(node.node) &&
+      if (node.computes && !isOfAnotherSize() && !training::isOfLoss(node.node) && !found.contains(node.node) &&
           !found.contains(StringRef(node.node).rsplit(":+").first))
         return module.emitError("the decision names operation '")
                << node.node << "', and the step has none of that name";
@@ -162,13 +164,13 @@ private:
   }
 
   planner::Decision decision;
-  bool given = false;
+  bool given = false, ofAnotherSize = false;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createApplyDecision(planner::Decision decision) {
-  return std::make_unique<ApplyDecision>(std::move(decision));
+std::unique_ptr<Pass> createApplyDecision(planner::Decision decision, bool ofAnotherSize) {
+  return std::make_unique<ApplyDecision>(std::move(decision), ofAnotherSize);
 }
 
 } // namespace cleave::partition

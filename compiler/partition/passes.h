@@ -15,7 +15,7 @@ namespace cleave::partition {
 #include "compiler/partition/Passes.h.inc"
 
 // With data that has no form as an option.
-std::unique_ptr<mlir::Pass> createApplyDecision(planner::Decision decision);
+std::unique_ptr<mlir::Pass> createApplyDecision(planner::Decision decision, bool ofAnotherSize);
 std::unique_ptr<mlir::Pass> createSplitStages(const planner::PipelineSchedule &table);
 std::unique_ptr<mlir::Pass> createBuildRoutines(int64_t microbatches, std::optional<planner::PipelineSchedule> table);
 
