@@ -111,10 +111,18 @@ Status settleDoubts(const CompileRequest &request, bool forCode, Planned &planne
   return Status::ok();
 }
 
+// Does the loss compare elements with labels of its own? One of them then means a place that stays empty.
+bool isOverElements(const recipe::Loss &loss) {
+  using enum recipe::LossKind;
+  return llvm::is_contained({Bce, BceWithLogits, KlDiv, L1, Huber, Mse}, loss.kind) && !loss.labels.output;
+}
+
 // Samples that fill a batch do not count where all losses ignore their labels, and no other sample sees them.
-std::string obstacleToSmallerBatch(const recipe::Recipe &recipe, const planner::Problem &problem) {
+// `emptyPlaces`: losses over elements ignore a label, too (AttachLoss).
+std::string obstacleToSmallerBatch(const recipe::Recipe &recipe, const planner::Problem &problem, bool emptyPlaces) {
   for (const recipe::Loss &loss : recipe.losses) {
     const std::string kind = recipe::toString(loss.kind);
+    if (emptyPlaces && isOverElements(loss)) continue;
     const bool isOfClasses = loss.kind == recipe::LossKind::SoftmaxCrossEntropy || loss.kind == recipe::LossKind::Nll;
     if (!isOfClasses) return fmt::format("loss {} has no label that it ignores", kind);
     if (loss.labels.output || (loss.labels.dtype && loss.labels.dtype->starts_with("float")))
@@ -159,7 +167,10 @@ Result<Planned> chooseSplit(std::shared_ptr<const CompileRequest> of, bool forCo
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(planned.problem.text(), request.problemFile));
-  planned.noSmallerBatch = obstacleToSmallerBatch(request.recipe, planned.problem);
+  planned.noSmallerBatch = obstacleToSmallerBatch(request.recipe, planned.problem, request.mayHaveEmptyPlaces());
+  for (const auto &[name, input] : stepInputs(planned.pipeline->step()))
+    if (planned.noSmallerBatch.empty() && input.isLabel && input.range.ignored.size() != 1)
+      planned.noSmallerBatch = fmt::format("the labels '{}' have no number that all of their losses ignore", name);
   if (request.recipe.data && request.recipe.data->lastBatch == recipe::LastBatch::Smaller &&
       !planned.noSmallerBatch.empty())
     return inputError(fmt::format("{}: data.last_batch cannot be smaller: {}; take repeat or drop",
@@ -227,8 +238,10 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
                   fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(), why));
   };
   if (!asIs && !request.recipe.ramp.empty()) return withReason("the recipe has a ramp");
-  if (asIs && (!asIs->noSmallerBatch.empty() || !request.recipe.ramp.empty())) return asIs;
+  if (asIs && !request.recipe.ramp.empty()) return asIs;
+  if (asIs && !obstacleToSmallerBatch(request.recipe, asIs->problem, /*emptyPlaces=*/true).empty()) return asIs;
   CompileRequest larger = request;
+  larger.emptyPlaces = true;
   larger.warn = [](const std::string &) {}; // it was told
   larger.problemFile.clear();               // and written
   if (!larger.irFolder.empty()) larger.irFolder += "/places";

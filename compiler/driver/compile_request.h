@@ -23,6 +23,7 @@ struct CompileRequest {
   bool annotations = true;      // what the model's own annotations say of the split goes with these flags
   std::string problemFile;      // not empty: the planner's problem is written there, as text
   std::string resumed;          // snapshots that the training goes on from with this recipe; "": none
+  bool emptyPlaces = false;     // the batch is counted in places, some of which stay empty
   bool emulate = false;         // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
   bool checkWeights = false;    // the plan holds digests of all of each weight file
   std::string irFolder;         // not empty: the module is written there after each phase
@@ -31,6 +32,11 @@ struct CompileRequest {
   planner::SearchOptions search = {};
   std::vector<annotations::ResultLayout> results = {}; // that annotations tell
   std::vector<std::string> notes = {};                 // of what was taken from the model: the report begins with them
+
+  // So has the last batch of an epoch, if it may be smaller.
+  bool mayHaveEmptyPlaces() const {
+    return emptyPlaces || (recipe.data && recipe.data->lastBatch == recipe::LastBatch::Smaller);
+  }
 };
 
 } // namespace cleave

@@ -47,7 +47,7 @@ void addTrainingPasses(OpPassManager &passes, const recipe::Recipe &recipe, cons
   const bool isScaled = recipe.precision == recipe::Precision::Fp16;
   const bool isEight = recipe.precision == recipe::Precision::Fp8;
   passes.addPass(training::createAttachLoss(
-      {recipe, options.microbatches, {options.lossOfBatch.begin(), options.lossOfBatch.end()}}));
+      {recipe, options.microbatches, {options.lossOfBatch.begin(), options.lossOfBatch.end()}, options.emptyPlaces}));
   passes.addPass(training::createNameOperations());
   if (options.sequenceBlocks > 1) {
     passes.addPass(attention::createRecognizeAttention({options.sequenceBlocks}));

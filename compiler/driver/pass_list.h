@@ -28,6 +28,7 @@ void addNormalizePasses(mlir::OpPassManager &passes, const normalize::NormalizeO
 struct TrainingOptions {
   int64_t microbatches = 1;             // the module is built at the size of one microbatch
   std::vector<double> lossOfBatch = {}; // of several: onnx.loss_terms, as one microbatch has it
+  bool emptyPlaces = false;             // a batch may have fewer samples than places, which losses must ignore
   bool delayWeights = false;            // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
   int64_t sequenceBlocks = 1;  // attention over a sequence in so many blocks

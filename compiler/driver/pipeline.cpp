@@ -308,6 +308,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
   CLEAVE_RETURN_IF_ERROR(noteResumed());
   TrainingOptions training{.microbatches = microbatches,
                            .lossOfBatch = step.lossOfBatch,
+                           .emptyPlaces = request.mayHaveEmptyPlaces(),
                            .delayWeights = step.delayWeights,
                            .pipeline = step.staged,
                            .sequenceBlocks = step.sequenceBlocks};
@@ -496,9 +497,11 @@ Status Pipeline::partition(const planner::Decision &decision, bool ofAnotherSize
     which =
         request.recipe.precision == recipe::Precision::Tf32 ? layout::Convolutions::Rounded : layout::Convolutions::Low;
   return run("partition", [&](OpPassManager &passes) {
-    addPartitionPasses(
-        passes,
-        {.decision = decision, .ofAnotherSize = ofAnotherSize, .table = std::move(*table), .convolutions = which, .weightsChannelsLast = isGpu});
+    addPartitionPasses(passes, {.decision = decision,
+                                .ofAnotherSize = ofAnotherSize,
+                                .table = std::move(*table),
+                                .convolutions = which,
+                                .weightsChannelsLast = isGpu});
   });
 }
 

@@ -10,6 +10,9 @@ namespace {
 
 // What leaves a region or joins two of its members has at most this part of the product's elements: else nothing is won.
 constexpr int64_t smallPart = 4;
+// So many operations from the first of a region to its last at most. A head and its loss take some tens; a product of
+// an earlier layer and what its gradient needs of it have half the step between them, which no region takes in.
+constexpr int64_t longestSpan = 1024;
 
 int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
@@ -121,22 +124,38 @@ private:
     return !region.dims.contains(value);
   }
 
+  // The operations from the first member to the last; none if they are too many.
+  SmallVector<Operation *> span() const {
+    Operation *first = product, *last = product;
+    for (Operation *op : region.members) {
+      if (op->isBeforeInBlock(first)) first = op;
+      if (last->isBeforeInBlock(op)) last = op;
+    }
+    SmallVector<Operation *> all;
+    for (Operation *op = first; op && int64_t(all.size()) <= longestSpan; op = op->getNextNode()) {
+      all.push_back(op);
+      if (op == last) return all;
+    }
+    return {};
+  }
+
   // Adds what lies between members: small values, one part of which needs that part of a member alone.
   bool close() {
+    const SmallVector<Operation *> all = span();
+    if (all.empty()) return false;
     llvm::DenseSet<Operation *> after, before; // what needs a member, what a member needs
-    Block &block = *product->getBlock();
-    for (Operation &op : block)
-      if (region.members.contains(&op) || llvm::any_of(op.getOperands(), [&](Value x) {
+    for (Operation *op : all)
+      if (region.members.contains(op) || llvm::any_of(op->getOperands(), [&](Value x) {
             return x.getDefiningOp() && after.contains(x.getDefiningOp());
           }))
-        after.insert(&op);
+        after.insert(op);
     SmallVector<Operation *> between;
-    for (Operation &op : llvm::reverse(block)) {
-      if (!region.members.contains(&op) &&
-          !llvm::any_of(op.getUsers(), [&](Operation *user) { return before.contains(user); }))
+    for (Operation *op : llvm::reverse(all)) {
+      if (!region.members.contains(op) &&
+          !llvm::any_of(op->getUsers(), [&](Operation *user) { return before.contains(user); }))
         continue;
-      before.insert(&op);
-      if (after.contains(&op) && !region.members.contains(&op)) between.push_back(&op);
+      before.insert(op);
+      if (after.contains(op) && !region.members.contains(op)) between.push_back(op);
     }
     for (Operation *op : llvm::reverse(between)) {
       if (llvm::any_of(op->getResults(), [&](Value y) { return elementsOf(y) > large * 2 / smallPart; })) return false;

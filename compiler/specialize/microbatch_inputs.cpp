@@ -1,5 +1,6 @@
 #include "compiler/specialize/microbatch_inputs.h"
 #include "compiler/specialize/input_bounds.h"
+#include "compiler/training/losses.h"
 #include "dialects/onnx/sample_dim.h"
 #include <fmt/format.h>
 
@@ -16,8 +17,12 @@ std::map<std::string, StepInput> stepInputs(ModuleOp module) {
     StepInput &input = inputs[name->str()];
     input.shape.assign(type.getShape().begin(), type.getShape().end());
     input.sampleDim = onnx::sampleDim(step, argument.getArgNumber());
+    input.isLabel = onnx::labelAttr.of(step, argument.getArgNumber());
+    const IndexRange range = indexRange(argument, input.isLabel);
     if (type.getElementType().isInteger())
-      input.range = indexRange(argument, onnx::labelAttr.of(step, argument.getArgNumber()));
+      input.range = range;
+    else if (llvm::is_contained(range.ignored, static_cast<int64_t>(training::emptyLabel)))
+      input.range.ignored = {static_cast<int64_t>(training::emptyLabel)};
   }
   return inputs;
 }

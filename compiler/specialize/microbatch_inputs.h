@@ -16,7 +16,8 @@ namespace cleave {
 struct StepInput {
   std::vector<int64_t> shape;
   int64_t sampleDim = -1;
-  IndexRange range; // of integers
+  bool isLabel = false;
+  IndexRange range; // of integers; of floats `ignored` alone
 };
 
 // By name, of @final; the module must still be unpartitioned.

@@ -42,13 +42,15 @@ def AttachLoss : Pass<"attach-loss", "::mlir::ModuleOp"> {
   let summary = "make the loss of the recipe the model's result";
   let description = [{
     @model's results become the loss (sum and weight); labels become its last arguments. With several losses "loss_sum"
-    is their sum, each divided by its weight, and each is a result of its own: "loss.NAME".
+    is their sum, each divided by its weight, and each is a result of its own: "loss.NAME". With `empty-places` losses
+    over elements ignore a label, too (losses.h, emptyLabel): a batch may have fewer samples than places.
   }];
   let dependentDialects = ["::cleave::onnx::OnnxDialect"];
   let options = [
     recipeOption,
     microbatchesOption,
-    ListOption<"lossOfBatch", "loss-of-batch", "double", "onnx.loss_terms of the whole batch">
+    ListOption<"lossOfBatch", "loss-of-batch", "double", "onnx.loss_terms of the whole batch">,
+    Option<"emptyPlaces", "empty-places", "bool", "false", "losses over elements ignore a label">
   ];
 }
 

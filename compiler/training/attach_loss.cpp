@@ -178,15 +178,19 @@ private:
     if (isClassLoss(loss.kind)) return buildOverClasses(f, model, loss, x);
     const bool isOfRows = loss.kind == LossKind::CosineEmbedding || loss.kind == LossKind::Triplet;
     if (isOfRows && type.getRank() == 0) return error(model, loss) << "its outputs must be embeddings, are " << type;
-    Value labels;
+    Value labels, isEmpty;
     if (loss.kind != LossKind::Triplet) {
       FailureOr<Value> made = addLabels(f, model, loss, x, isOfRows ? type.getRank() - 1 : -1, f32());
       if (failed(made)) return failure();
+      Type element = tensorType(*made).getElementType();
+      const bool holdsEmpty = element.isF32() || element.isF64() || element.isBF16() || element.isInteger(64);
+      if (emptyPlaces && holdsEmpty && !loss.labels.output && !isEmbeddingLoss(loss.kind))
+        isEmpty = f.make<onnx::EqualOp>(*made, f.like(*made, emptyLabel));
       labels = f.cast(*made, type.getElementType());
     }
     if (!isEmbeddingLoss(loss.kind)) comparedBy(loss).labels = labels;
     return isEmbeddingLoss(loss.kind) ? buildEmbeddingLoss(f, loss, *outputs, labels)
-                                      : buildElementLoss(f, loss, x, labels);
+                                      : buildElementLoss(f, loss, x, labels, isEmpty);
   }
 
   FailureOr<LossTerms> buildGraphLoss(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x) {

@@ -109,8 +109,9 @@ LossTerms buildSoftClassLoss(Formula f, const recipe::Loss &loss, Value x, Value
   return {f.total(each), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
 }
 
-LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels) {
+LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, Value isEmpty) {
   Value t = f.cast(labels, tensorType(x).getElementType());
+  if (isEmpty) t = f.where(isEmpty, f.like(t, 0), t);
   Value each;
   switch (loss.kind) {
   case LossKind::Bce:
@@ -155,7 +156,13 @@ LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value l
   }
   const auto type = tensorType(x);
   const bool isOfBatch = loss.reduction == recipe::Reduction::BatchMean && type.getRank() > 0;
-  Value count = f.constant(scalarLike(x), static_cast<double>(isOfBatch ? type.getDimSize(0) : type.getNumElements()));
+  const auto counted = static_cast<double>(isOfBatch ? type.getDimSize(0) : type.getNumElements());
+  Value count = f.constant(scalarLike(x), counted);
+  if (isEmpty) {
+    each = f.where(isEmpty, f.like(each, 0), each);
+    Value elements = f.total(f.cast(f.make<onnx::NotOp>(isEmpty), type.getElementType()));
+    count = f.scale(elements, counted / static_cast<double>(type.getNumElements()));
+  }
   return {f.total(each), loss.reduction == recipe::Reduction::Sum ? Value() : count};
 }
 
