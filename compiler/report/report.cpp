@@ -63,6 +63,10 @@ std::vector<Stage> stagesOf(const planner::Problem &problem, const planner::Deci
 
 std::string formatBytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
 
+std::string formatFlops(double flops) {
+  return scaled(flops, 1000, {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"});
+}
+
 std::string formatSeconds(double seconds) {
   if (std::abs(seconds) >= 1) return scaled(seconds, 1e12, {"s"});
   return scaled(seconds * 1e6, 1000, {"us", "ms"});

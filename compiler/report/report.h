@@ -170,6 +170,7 @@ std::string proofText(const ReportedProof &proof);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.
 std::string formatBytes(double bytes);
+std::string formatFlops(double flops);
 std::string formatSeconds(double seconds);
 // "1,980", "61.4", "0.25": three significant digits below a hundred, whole with separators above.
 std::string formatNumber(double value);

@@ -29,6 +29,7 @@ void addEval(CLI::App &app, int &status);
 void addBench(CLI::App &app, int &status);
 void addCheck(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
+void addSimulate(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);
 void addProbe(CLI::App &app, int &status);
 void addSchedule(CLI::App &app, int &status);

@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
   cleave::runtime::MappedFile::onLoss(endWithout);
   using namespace cleave::tool;
   for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench,
-                    addEval, addCheck, addVerify, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
+                    addEval, addCheck, addVerify, addSimulate, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
     add(app, status);
   try {
     app.parse(argc, argv);

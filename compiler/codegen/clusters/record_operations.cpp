@@ -24,6 +24,10 @@ LogicalResult recordOperations(Block &block, StringRef name, Operation *on) {
   plan::Graph graph;
   if (failed(training::exportBlock(block, name, plan::scalarAttr.name(), graph))) return failure();
   for (plan::GraphNode &node : *graph.mutable_nodes()) node.clear_name(); // of the first launch: not the kernel's
+  graph.mutable_work()->Resize(dist::elementWorks, 0);
+  for (Operation &op : block)
+    if (auto cost = dyn_cast<onnx::CostOpInterface>(op))
+      graph.set_work(int(cost.getKind().work), graph.work(int(cost.getKind().work)) + cost.getFlops());
   std::string bytes; // the same on every process: maps in the order of their keys
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
