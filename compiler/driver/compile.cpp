@@ -232,12 +232,17 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   batch.samples = 0;
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
-  if (places == samples || places >= 2 * samples) return asIs; // else half would wait
-  auto withReason = [&](const std::string &why) {
+  if (places == samples) return asIs;
+  auto withReason = [&](const std::string &why) { // where it is the batch that fails
+    const std::string &said = asIs.status().message();
+    if (said.find("divide") == std::string::npos) return asIs.status();
     return Status(ErrorKind(asIs.status().exitStatus()),
-                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(), why));
+                  fmt::format("{}; no place of a larger batch can stay empty: {}", said, why));
   };
+  if (!asIs && places >= 2 * samples) // else half would wait
+    return withReason(fmt::format("{} samples are not more than the {} empty places", samples, places - samples));
   if (!asIs && !request.recipe.ramp.empty()) return withReason("the recipe has a ramp");
+  if (places >= 2 * samples) return asIs;
   if (asIs && !request.recipe.ramp.empty()) return asIs;
   if (asIs && !obstacleToSmallerBatch(request.recipe, asIs->problem, /*emptyPlaces=*/true).empty()) return asIs;
   CompileRequest larger = request;
@@ -254,8 +259,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));
   filled->samples = samples;
-  filled->notes.push_back(fmt::format("the batch of {} samples has {} places, which divide over devices and "
-                                      "microbatches: {} {} empty, {:.0f} % of a step",
+  filled->notes.push_back(fmt::format("the batch of {} samples has {} places, of which {} {} empty, {:.0f} % of a "
+                                      "step: places divide over devices and microbatches",
                                       samples, places, places - samples, places - samples == 1 ? "stays" : "stay",
                                       100.0 * double(places - samples) / double(places)));
   return filled;

@@ -1,4 +1,5 @@
 #include "compiler/driver/draft_recipe.h"
+#include "compiler/recipe/words.h"
 #include "runtime/base/names/glob.h"
 #include <algorithm>
 #include <cctype>
@@ -214,7 +215,7 @@ private:
   void addOptimizer() {
     const std::vector<std::string> globs = noDecay();
     line("");
-    line("# sgd, adam, adamw, adagrad, lamb, lion, adafactor or muon");
+    line("# {}", fmt::join(recipe::wordsOf(recipe::OptimizerKind()), ", "));
     line("optimizer:");
     line("  kind: adamw");
     line("  lr: {}  # or {{kind: cosine, peak: {}, warmup_steps: 100, total_steps: 10000}}", task->rate, task->rate);

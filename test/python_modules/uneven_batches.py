@@ -117,6 +117,8 @@ def main():
         # A loss that has no such label cannot leave places empty.
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "hinge_embedding"}}, "cpu:7", mesh="dp=7"),
                 "the batch of 30 does not divide over dp=7", "no place of a larger batch can stay empty: loss hinge_embedding has no label that it ignores")
+        refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "dims": {"batch": 3}}, "cpu:7", mesh="dp=7"),
+                "no place of a larger batch can stay empty: 3 samples are not more than the 4 empty places")
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "ramp": [{"until": 3, "batch": 14}]}, "cpu:7", mesh="dp=7"),
                 "no place of a larger batch can stay empty: the recipe has a ramp")
         refused(lambda: cleave.compile(Scaled(), RECIPE, "cpu:7", mesh="dp=7", example=(x[:2],)), "the batch of 30 does not divide over dp=7")
