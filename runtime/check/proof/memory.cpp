@@ -8,7 +8,7 @@
 
 namespace cleave::proof {
 namespace {
-constexpr int mostPieces = 12;       // cuts of a read, one in the other
+constexpr int mostPieces = 1024;     // of a read, that different writes left
 constexpr size_t mostEnds = 4;       // of the parts of one cut
 constexpr int64_t mostReaders = 4;   // along an axis, that are looked at one by one
 constexpr int64_t mostValues = 1024; // of a variable that is tried value by value
@@ -68,13 +68,14 @@ Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &
     back.add(over.back(), store.dimension(static_cast<int64_t>(d), sizes[d]));
     element = store.add(element, store.scale(store.of(over.back()), strides[d]));
   }
-  const Part whole{.place = place, .element = element, .over = over, .given = store.number(1), .depth = 0};
+  const Part whole{.place = place, .element = element, .over = over, .given = store.number(1)};
+  pieces = 0;
   return store.replace(resolve(written.size(), whole), back);
 }
 
 // Reads the content that the first `cells` writes left, the newest first.
 Term Memory::resolve(size_t cells, const Part &part) {
-  if (part.depth > mostPieces) throw Unproved{"it reads too many pieces of different writes"};
+  if (++pieces > mostPieces) throw Unproved{"it reads too many pieces of different writes"};
   const Place &place = part.place;
   const int64_t bytes = runtime::byteSize(place.dtype);
   const Range range = store.node(part.element).range;
@@ -136,7 +137,6 @@ Term Memory::underConditions(size_t cells, const Part &part, const std::vector<T
       const Term here = store.product({before, store.inside(index, low, high)});
       Part rest = part;
       rest.given = store.product({part.given, here});
-      ++rest.depth;
       if (!store.isNumber(rest.given, 0)) sum.emplace_back(1.0, store.product({here, resolve(cells, rest)}));
     }
     before = store.product({before, condition});
@@ -152,7 +152,6 @@ Memory::Part Memory::replaced(const Part &part, Atom variable, Index by, std::ve
   moved.over.insert(moved.over.end(), more.begin(), more.end());
   moved.element = store.replace(part.element, {{variable, by}});
   moved.given = store.replace(part.given, {{variable, by}});
-  ++moved.depth;
   return moved;
 }
 

@@ -85,7 +85,6 @@ private:
     Index element;
     std::vector<Atom> over; // its variables
     Term given;
-    int depth; // of cuts
   };
   Term seen(const Cell &cell);
   Term resolve(size_t cells, const Part &part);
@@ -102,6 +101,7 @@ private:
     std::map<int64_t, Term> read; // by the cell's number
   };
   Store &store;
+  int pieces = 0; // of the read that is looked at
   std::vector<Cell> written;
   int64_t writes = 0;
   std::optional<Recording> recording;
