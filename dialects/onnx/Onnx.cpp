@@ -1,4 +1,5 @@
 #include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/facets/expressions.h"
 
 #include "dialects/onnx/OnnxDialect.cpp.inc"
 #include "dialects/onnx/OnnxInterfaces.cpp.inc"

@@ -15,98 +15,138 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 defvar Tensor = AnyStaticShapeTensor;
 defvar Facets = [DeclareOpInterfaceMethods<FactorRuleOpInterface>, DeclareOpInterfaceMethods<CostOpInterface>,
                  DeclareOpInterfaceMethods<LoweringOpInterface>];
+defvar Differentiable = [DeclareOpInterfaceMethods<GradientOpInterface>];
 
+// What is always true of an op stands here: its kind (runtime/base/sharding/operation_kind.h), the code it becomes
+// (Onnx.h), and the facets that are one expression (facets/expressions.h). Those left out are functions in facets.
 class Core_Typed<string mnemonic, Trait types, list<Trait> traits>
     : Onnx_Op<mnemonic, !listconcat([Pure, types], Facets, traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  string form = "Elementwise";
+  string work = "Arithmetic";
+  string lowering = "Library";
+  string flops = "";
+  string rule = "";
+  string shape = "";
+  let extraClassDefinition =
+    "dist::OperationKind $cppClass::getKind() { return {dist::Form::" # form # ", dist::ElementWork::" # work # "}; }\n" #
+    "LoweringKind $cppClass::getLoweringKind() { return LoweringKind::" # lowering # "; }\n" #
+    !if(!empty(flops), "", "double $cppClass::getFlops() { return " # flops # "; }\n") #
+    !if(!empty(rule), "", "dist::FactorRule $cppClass::getFactorRule() { return " # rule # "; }\n") #
+    !if(!empty(shape), "", "::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *, "
+        "std::optional<::mlir::Location> loc, Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &results) { "
+        "return " # shape # "; }\n");
 }
 class Core_Op<string mnemonic, list<Trait> traits = []> : Core_Typed<mnemonic, InferTypeOpAdaptor, traits>;
 class Core_Differentiable<string mnemonic, list<Trait> traits = []>
-    : Core_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<GradientOpInterface>], traits)>;
+    : Core_Op<mnemonic, !listconcat(Differentiable, traits)>;
 
 // Folders and canonicalization patterns are in dialects/onnx/canonicalize.cpp.
 
 // Marks ops that compute each result element from the same element of every operand.
 def PerElement : NativeOpTrait<"PerElement"> { let cppNamespace = "::cleave::onnx"; }
-defvar ElementwiseFacets = [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>];
+
+defvar Predicate = "predicate(loc, adaptor.getOperands(), results)"; // i1 elements
+defvar Linear = "rules::perElementLinear(*this)"; // partial sums of all operands pass through
+class Core_Elementwise<string mnemonic, string meaning, list<Trait> traits = Differentiable>
+    : Core_Op<mnemonic, !listconcat([PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>],
+                                    traits)> {
+  let summary = meaning;
+  let results = (outs Tensor:$y);
+  let lowering = "Fused";
+  let flops = "elementsOf(getY())"; // its time is that of the memory it touches
+  let rule = "rules::perElement(*this)";
+  let shape = "sameType(loc, adaptor.getOperands(), results)";
+}
 
 //===--- elementwise, one operand -----------------------------------------------------------------------------------===//
 
-class Core_Unary<string mnemonic, string meaning> : Core_Differentiable<mnemonic, ElementwiseFacets> {
-  let summary = meaning;
+class Core_Unary<string mnemonic, string meaning, string workOfElement = "Arithmetic">
+    : Core_Elementwise<mnemonic, meaning> {
   let arguments = (ins Tensor:$x);
-  let results = (outs Tensor:$y);
+  let work = workOfElement;
 }
-def NegOp : Core_Unary<"Neg", "-x">;
+def NegOp : Core_Unary<"Neg", "-x"> { let rule = Linear; }
 def AbsOp : Core_Unary<"Abs", "|x|; derivative sign(x)">;
 def SignOp : Core_Unary<"Sign", "-1, 0 or 1; derivative 0">;
-def ExpOp : Core_Unary<"Exp", "e^x">;
-def LogOp : Core_Unary<"Log", "natural logarithm">;
-def Log1pOp : Core_Unary<"Log1p", "log(1+x), exact for small x">;
-def SqrtOp : Core_Unary<"Sqrt", "square root">;
-def RsqrtOp : Core_Unary<"Rsqrt", "1/sqrt(x)">;
-def ReciprocalOp : Core_Unary<"Reciprocal", "1/x">;
-def TanhOp : Core_Unary<"Tanh", "hyperbolic tangent">;
-def SigmoidOp : Core_Unary<"Sigmoid", "1/(1+e^-x)">;
-def ErfOp : Core_Unary<"Erf", "error function">;
-def SinOp : Core_Unary<"Sin", "sine">;
-def CosOp : Core_Unary<"Cos", "cosine">;
+def ExpOp : Core_Unary<"Exp", "e^x", "Function">;
+def LogOp : Core_Unary<"Log", "natural logarithm", "Function">;
+def Log1pOp : Core_Unary<"Log1p", "log(1+x), exact for small x", "Function">;
+def SqrtOp : Core_Unary<"Sqrt", "square root", "Division">;
+def RsqrtOp : Core_Unary<"Rsqrt", "1/sqrt(x)", "Division">;
+def ReciprocalOp : Core_Unary<"Reciprocal", "1/x", "Division">;
+def TanhOp : Core_Unary<"Tanh", "hyperbolic tangent", "Function">;
+def SigmoidOp : Core_Unary<"Sigmoid", "1/(1+e^-x)", "Function">;
+def ErfOp : Core_Unary<"Erf", "error function", "Function">;
+def SinOp : Core_Unary<"Sin", "sine", "Function">;
+def CosOp : Core_Unary<"Cos", "cosine", "Function">;
 def FloorOp : Core_Unary<"Floor", "largest integer not above; derivative 0">;
 def CeilOp : Core_Unary<"Ceil", "smallest integer not below; derivative 0">;
 def RoundOp : Core_Unary<"Round", "nearest integer, ties to even; derivative 0">;
 def ReluOp : Core_Unary<"Relu", "max(x, 0); derivative 0 at 0">;
-def StopGradientOp : Core_Unary<"StopGradient", "x; derivative 0. Removed after the training phase">;
+def StopGradientOp : Core_Unary<"StopGradient", "x; derivative 0. Removed after the training phase"> {
+  let form = "Identity";
+  let flops = "0";
+  let rule = Linear;
+}
 
-class Core_Predicate<string mnemonic, string meaning> : Core_Op<mnemonic, ElementwiseFacets> {
-  let summary = meaning;
+class Core_UnaryNoGradient<string mnemonic, string meaning> : Core_Elementwise<mnemonic, meaning, []> {
   let arguments = (ins Tensor:$x);
-  let results = (outs Tensor:$y);
 }
-def NotOp : Core_Predicate<"Not", "logical not of i1, bitwise not of integers"> { let hasFolder = 1; }
-def IsNaNOp : Core_Predicate<"IsNaN", "i1: x is not a number">;
-def IsInfOp : Core_Predicate<"IsInf", "i1: x is +-infinity">;
+def NotOp : Core_UnaryNoGradient<"Not", "logical not of i1, bitwise not of integers"> { let hasFolder = 1; }
+def IsNaNOp : Core_UnaryNoGradient<"IsNaN", "i1: x is not a number"> { let shape = Predicate; }
+def IsInfOp : Core_UnaryNoGradient<"IsInf", "i1: x is +-infinity"> { let shape = Predicate; }
 
-def CastOp : Core_Differentiable<"Cast", ElementwiseFacets> {
+// No partial sum passes: rounding is not linear, and a float sum cut to an integer even less so.
+def CastOp : Core_Elementwise<"Cast", "element type conversion (float to integer truncates, to i1 is x != 0)"> {
   let hasFolder = 1;
-  let summary = "element type conversion (float to integer truncates, to i1 is x != 0)";
   let arguments = (ins Tensor:$x, TypeAttr:$to);
-  let results = (outs Tensor:$y);
+  let form = "Cast";
+  let shape = "";
 }
 
-//===--- elementwise, two or three operands -------------------------------------------------------------------------===//
+//===--- elementwise, more operands ---------------------------------------------------------------------------------===//
 
-class Core_Binary<string mnemonic, string meaning> : Core_Differentiable<mnemonic, ElementwiseFacets> {
-  let summary = meaning;
+class Core_Binary<string mnemonic, string meaning> : Core_Elementwise<mnemonic, meaning> {
   let arguments = (ins Tensor:$a, Tensor:$b);
-  let results = (outs Tensor:$y);
 }
-def AddOp : Core_Binary<"Add", "a + b"> { let hasFolder = 1; }
-def SubOp : Core_Binary<"Sub", "a - b"> { let hasFolder = 1; }
-def MulOp : Core_Binary<"Mul", "a * b"> { let hasFolder = 1; }
-def DivOp : Core_Binary<"Div", "a / b; integers truncate"> { let hasFolder = 1; }
-def PowOp : Core_Binary<"Pow", "a ^ b"> { let hasFolder = 1; let hasCanonicalizeMethod = 1; }
+def AddOp : Core_Binary<"Add", "a + b"> { let hasFolder = 1; let form = "Accumulation"; let rule = Linear; }
+def SubOp : Core_Binary<"Sub", "a - b"> { let hasFolder = 1; let rule = Linear; }
+def MulOp : Core_Binary<"Mul", "a * b"> { let hasFolder = 1; let rule = ""; }
+def DivOp : Core_Binary<"Div", "a / b; integers truncate"> { let hasFolder = 1; let work = "Division"; let rule = ""; }
+def PowOp : Core_Binary<"Pow", "a ^ b"> { let hasFolder = 1; let hasCanonicalizeMethod = 1; let work = "Function"; }
 def MaxOp : Core_Binary<"Max", "larger of both; on a tie the gradient is halved">;
 def MinOp : Core_Binary<"Min", "smaller of both; on a tie the gradient is halved">;
-class Core_BinaryNoGradient<string mnemonic, string meaning> : Core_Op<mnemonic, ElementwiseFacets> {
-  let summary = meaning;
+
+class Core_BinaryNoGradient<string mnemonic, string meaning> : Core_Elementwise<mnemonic, meaning, []> {
   let arguments = (ins Tensor:$a, Tensor:$b);
-  let results = (outs Tensor:$y);
 }
-def ModOp : Core_BinaryNoGradient<"Mod", "remainder with the sign of b (Python); floats: fmod with the sign of a">;
+def ModOp : Core_BinaryNoGradient<"Mod", "remainder with the sign of b (Python); floats: fmod with the sign of a"> {
+  let work = "Division";
+}
 def AndOp : Core_BinaryNoGradient<"And", "and (i1 or bitwise)"> { let hasFolder = 1; }
 def OrOp : Core_BinaryNoGradient<"Or", "or (i1 or bitwise)"> { let hasFolder = 1; }
 def XorOp : Core_BinaryNoGradient<"Xor", "exclusive or (i1 or bitwise)">;
+let shape = Predicate in {
 def EqualOp : Core_BinaryNoGradient<"Equal", "i1: a == b">;
 def LessOp : Core_BinaryNoGradient<"Less", "i1: a < b">;
 def LessOrEqualOp : Core_BinaryNoGradient<"LessOrEqual", "i1: a <= b">;
 def GreaterOp : Core_BinaryNoGradient<"Greater", "i1: a > b">;
 def GreaterOrEqualOp : Core_BinaryNoGradient<"GreaterOrEqual", "i1: a >= b">;
+}
 
-def WhereOp : Core_Differentiable<"Where", ElementwiseFacets> {
+def WhereOp : Core_Elementwise<"Where", "condition ? a : b"> {
   let hasFolder = 1;
-  let summary = "condition ? a : b";
   let arguments = (ins Tensor:$condition, Tensor:$a, Tensor:$b);
-  let results = (outs Tensor:$y);
+  let rule = "";
+  let shape = "";
+}
+def SumOp : Core_Elementwise<"Sum", "sum of one or more operands of the same shape, in operand order"> {
+  let hasFolder = 1;
+  let arguments = (ins Variadic<Tensor>:$xs);
+  let form = "Accumulation";
+  let flops = "elementsOf(getY()) * static_cast<double>(getXs().size() - 1)";
+  let rule = Linear;
 }
 
 //===--- values from nothing ----------------------------------------------------------------------------------------===//
@@ -117,6 +157,9 @@ def ConstantOp : Core_Op<"Constant", [ConstantLike]> {
   let results = (outs Tensor:$y);
   let hasFolder = 1;
   let assemblyFormat = "attr-dict $value";
+  let lowering = "Constant";
+  let flops = "0";
+  let rule = "rules::perElement(*this)"; // also when not splat: each device can cut its own part
 }
 
 def IotaOp : Core_Op<"Iota", [PerElement]> {
@@ -127,6 +170,10 @@ def IotaOp : Core_Op<"Iota", [PerElement]> {
   }];
   let arguments = (ins TypeAttr:$type, I64Attr:$dim, OptionalAttr<StrArrayAttr>:$shard_axes);
   let results = (outs Tensor:$y);
+  let form = "Iota";
+  let lowering = "Fused";
+  let flops = "0";
+  let rule = "rules::perElement(*this)";
 }
 
 def RandomUniformOp : Core_Op<"RandomUniform", [PerElement]> {
@@ -139,48 +186,63 @@ def RandomUniformOp : Core_Op<"RandomUniform", [PerElement]> {
   let arguments = (ins Tensor:$key, TypeAttr:$type, I64Attr:$stream, OptionalAttr<DenseI64ArrayAttr>:$global_shape,
                    OptionalAttr<ArrayAttr>:$shard_axes);
   let results = (outs Tensor:$y);
+  let work = "Random";
+  let lowering = "Fused";
+  let flops = "elementsOf(getY())";
 }
 
 //===--- movement ---------------------------------------------------------------------------------------------------===//
 
-def ReshapeOp : Core_Differentiable<"Reshape"> {
+class Core_Movement<string mnemonic, list<Trait> traits = []> : Core_Differentiable<mnemonic, traits> {
+  let lowering = "Movement";
+  let flops = "0";
+}
+class Core_StridedView<string mnemonic>
+    : Core_Movement<mnemonic, [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
+  let form = mnemonic;
+  let rule = "rules::stridedView(getX(), getY(), getStridedMap())";
+  let hasFolder = 1; let hasCanonicalizeMethod = 1;
+}
+def ReshapeOp : Core_Movement<"Reshape"> {
   let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "same elements in row-major order under another shape";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape);
   let results = (outs Tensor:$y);
+  let form = "Reshape";
+  let lowering = "View";
 }
-def TransposeOp : Core_Differentiable<"Transpose", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
-  let hasFolder = 1; let hasCanonicalizeMethod = 1;
+def TransposeOp : Core_StridedView<"Transpose"> {
   let summary = "y's dimension i is x's dimension perm[i]";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$perm);
   let results = (outs Tensor:$y);
 }
-def BroadcastOp : Core_Differentiable<"Broadcast", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
-  let hasFolder = 1; let hasCanonicalizeMethod = 1;
+def BroadcastOp : Core_StridedView<"Broadcast"> {
   let summary = "x's dimension i becomes y's dimension dims[i] (same size, increasing); y repeats along the others";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$dims);
   let results = (outs Tensor:$y);
+  let lowering = "Fused";
 }
-def SliceOp : Core_Differentiable<"Slice", [DeclareOpInterfaceMethods<StridedViewOpInterface>]> {
-  let hasFolder = 1; let hasCanonicalizeMethod = 1;
+def SliceOp : Core_StridedView<"Slice"> {
   let summary = "y[i] = x[starts + i * steps], i < sizes; steps are positive";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$steps);
   let results = (outs Tensor:$y);
 }
-def PadOp : Core_Differentiable<"Pad"> {
+def PadOp : Core_Movement<"Pad"> {
   let hasFolder = 1;
   let summary = "x with `low`/`high` copies of `value` before/after and `interior` between neighbours (low, high >= 0)";
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$interior,
                    F64Attr:$value);
   let results = (outs Tensor:$y);
+  let rule = "rules::sizeBySize(getX(), getY(), getValue().isZero())";
 }
-def ConcatOp : Core_Differentiable<"Concat"> {
+def ConcatOp : Core_Movement<"Concat"> {
   let hasFolder = 1; let hasCanonicalizeMethod = 1;
   let summary = "operands side by side along `axis`";
   let arguments = (ins Variadic<Tensor>:$xs, I64Attr:$axis);
   let results = (outs Tensor:$y);
+  let form = "Concat";
 }
-def GatherOp : Core_Differentiable<"Gather"> {
+def GatherOp : Core_Movement<"Gather"> {
   let summary = "y = table with dimension `axis` replaced by indices' dimensions: table[.., indices[..], ..]";
   let description = [{
     Negative indices count from the end. The leading `batch_dims` dimensions of table and indices (none, or all before
@@ -196,6 +258,8 @@ def GatherOp : Core_Differentiable<"Gather"> {
                    OptionalAttr<I64Attr>:$global_rows, DefaultValuedAttr<I64Attr, "0">:$batch_dims,
                    DefaultValuedAttr<I64Attr, "-1">:$padding_row);
   let results = (outs Tensor:$y);
+  let form = "Gather";
+  let lowering = "Library";
 }
 def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
   let hasFolder = 1;
@@ -208,8 +272,9 @@ def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
                    OptionalAttr<StrArrayAttr>:$shard_axes, OptionalAttr<I64Attr>:$global_rows,
                    DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs Tensor:$y);
+  let flops = "elementsOf(getUpdates())";
 }
-def RollOp : Core_Differentiable<"Roll"> {
+def RollOp : Core_Movement<"Roll"> {
   let summary = "y[i] = x[(i - distance) mod size] along `dim`: every entry moves `distance` places on";
   let description = [{
     `dim` may only be split into single entries: partitioning then makes it one message to a neighbour (dist.shift).
@@ -217,11 +282,14 @@ def RollOp : Core_Differentiable<"Roll"> {
   }];
   let arguments = (ins Tensor:$x, I64Attr:$dim, I64Attr:$distance);
   let results = (outs Tensor:$y);
+  let rule = "rules::sizeBySize(getX(), getY())"; // `dim` is not whole: see its description
 }
 def CumSumOp : Core_Differentiable<"CumSum"> {
   let summary = "running sum along `axis`";
   let arguments = (ins Tensor:$x, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);
   let results = (outs Tensor:$y);
+  let work = "Reduction";
+  let flops = "elementsOf(getX())";
 }
 
 //===--- reductions, products ---------------------------------------------------------------------------------------===//
@@ -231,20 +299,18 @@ class Core_Reduce<string mnemonic, string meaning> : Core_Differentiable<mnemoni
   let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs Tensor:$y);
   let hasCanonicalizeMethod = 1;
+  let work = "Reduction";
+  let lowering = "Fused";
+  let flops = "elementsOf(getX())";
 }
 def ReduceSumOp : Core_Reduce<"ReduceSum", "sum over `axes` (sorted), which disappear"> { let hasFolder = 1; }
 def ReduceMaxOp : Core_Reduce<"ReduceMax", "maximum over `axes`; the gradient is shared by tied elements">;
 def ReduceMinOp : Core_Reduce<"ReduceMin", "minimum over `axes`; the gradient is shared by tied elements">;
 
 // A sum of products. Of 16-bit elements it may be given in f32: the sum before it is rounded.
-class Core_Product<string mnemonic, list<Trait> traits = [DeclareOpInterfaceMethods<GradientOpInterface>]>
-    : Core_Typed<mnemonic, InferTypeOpAdaptorWithIsCompatible, traits>;
-
-def SumOp : Core_Differentiable<"Sum", [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>]> {
-  let hasFolder = 1;
-  let summary = "sum of one or more operands of the same shape, in operand order";
-  let arguments = (ins Variadic<Tensor>:$xs);
-  let results = (outs Tensor:$y);
+class Core_Product<string mnemonic, list<Trait> traits = Differentiable>
+    : Core_Typed<mnemonic, InferTypeOpAdaptorWithIsCompatible, traits> {
+  let form = "Product";
 }
 
 def ContractOp : Core_Product<"Contract"> {
@@ -301,6 +367,7 @@ def ConvOp : Core_Product<"Conv"> {
                    DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
                    UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs Tensor:$y);
+  let form = "Convolution";
 }
 def ConvGradInputOp : Core_Product<"ConvGradInput"> {
   let summary = "gradient of Conv with respect to x, whose shape is `input_shape`; also ConvTranspose's forward";
@@ -308,6 +375,7 @@ def ConvGradInputOp : Core_Product<"ConvGradInput"> {
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
                    I64Attr:$groups, UnitAttr:$channels_last, UnitAttr:$weight_channels_last);
   let results = (outs Tensor:$dx);
+  let form = "TransposedConvolution";
 }
 def ConvGradWeightOp : Core_Product<"ConvGradWeight", []> {
   let summary = "gradient of Conv with respect to w, whose shape is `weight_shape`";
@@ -317,8 +385,10 @@ def ConvGradWeightOp : Core_Product<"ConvGradWeight", []> {
   let results = (outs Tensor:$dw);
 }
 class Core_Pool<string mnemonic, string meaning, bit differentiable>
-    : Core_Op<mnemonic, !if(differentiable, [DeclareOpInterfaceMethods<GradientOpInterface>], []<Trait>)> {
+    : Core_Op<mnemonic, !if(differentiable, Differentiable, []<Trait>)> {
   let summary = meaning;
+  let form = "Pool";
+  let work = "Window";
 }
 defvar PoolAttributes = (ins DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
                          DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations);
@@ -346,11 +416,12 @@ def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 
 // Where a library has it (compiler/attention/raise_attention.cpp): GPUs in 16 bits. Elsewhere attention stays products
 // and a softmax. Tensors are [batch, positions, heads, features]; keys and values may have fewer heads, each for as many
 // of the queries' that lie side by side. `bias`, added to the scores, is [batch or 1, heads or 1, queries, keys].
-class Core_Attention<string mnemonic, list<Trait> traits = []>
-    : Core_Typed<mnemonic, InferTypeOpAdaptor, traits>;
+class Core_Attention<string mnemonic, list<Trait> traits = []> : Core_Op<mnemonic, traits> {
+  let form = "Product";
+}
 defvar AttentionInputs = (ins Tensor:$query, Tensor:$key, Tensor:$value, Optional<Tensor>:$bias, F64Attr:$scale,
                           UnitAttr:$causal);
-def ScaledAttentionOp : Core_Attention<"ScaledAttention", [DeclareOpInterfaceMethods<GradientOpInterface>]> {
+def ScaledAttentionOp : Core_Attention<"ScaledAttention", Differentiable> {
   let summary = "out = softmax(scale * query key^T + bias) value";
   let description = [{
     `causal`: a query sees the keys up to its own position. `stats` [batch, heads, queries] in f32, for the gradient: the

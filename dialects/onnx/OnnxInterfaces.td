@@ -2,8 +2,9 @@
 #define CLEAVE_ONNX_INTERFACES_TD
 include "mlir/IR/OpBase.td"
 
-// The facets of a core op. Shape is MLIR's InferTypeOpInterface; the other four are here. Each is implemented in
-// dialects/onnx/facets/<facet>_<family>.cpp; cost and lowering are one file each.
+// The facets of a core op. Shape is MLIR's InferTypeOpInterface; the other four are here. What is one
+// expression stands with the op in OnnxCoreOps.td; the rest is in dialects/onnx/facets: elementwise.cpp, movement.cpp,
+// those of products by facet, what costs arithmetic in cost.cpp, the scalar code of elementwise ops in lowering.cpp.
 
 def FactorRuleOpInterface : OpInterface<"FactorRuleOpInterface"> {
   let cppNamespace = "::cleave::onnx";

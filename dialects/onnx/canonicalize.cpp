@@ -453,18 +453,4 @@ Operation *OnnxDialect::materializeConstant(OpBuilder &builder, Attribute value,
   return ConstantOp::create(builder, loc, type, cast<ElementsAttr>(value));
 }
 
-//===--- strided maps -----------------------------------------------------------------------------------------------===//
-
-StridedMap TransposeOp::getStridedMap() {
-  StridedMap map{Dims(getPerm()), Dims(getPerm().size(), 0), Dims(getPerm().size(), 1)};
-  for (auto [to, from] : llvm::enumerate(getPerm())) map.dims[from] = int64_t(to);
-  return map;
-}
-StridedMap BroadcastOp::getStridedMap() {
-  return {Dims(getDims()), Dims(getDims().size(), 0), Dims(getDims().size(), 1)};
-}
-StridedMap SliceOp::getStridedMap() {
-  return {llvm::to_vector(llvm::seq<int64_t>(0, getStarts().size())), Dims(getStarts()), Dims(getSteps())};
-}
-
 } // namespace cleave::onnx

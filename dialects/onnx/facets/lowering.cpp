@@ -1,5 +1,5 @@
-// Lowering facet: the kind of code that each core op becomes, and one result element of an elementwise op from one
-// element of each operand, as arith and math ops on scalars.
+// Lowering facet of the elementwise core ops: one result element from one element of each operand, as arith and math
+// ops on scalars.
 //
 //   onnx.Relu %x : tensor<4xf32>    ->    %p = arith.cmpf olt, %e, 0.0;  %r = arith.select %p, 0.0, %e
 //
@@ -231,82 +231,5 @@ Value SumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange elements) {
   for (size_t i = 1; i < e.size(); ++i) total = arithmetic<arith::AddFOp, arith::AddIOp>(e, total, e.operand(i));
   return e.narrowed(total, getY());
 }
-
-#define KIND(OP, WHAT)                                                                                                 \
-  LoweringKind OP::getLoweringKind() { return LoweringKind::WHAT; }
-
-// Elementwise ops, generators and reductions: fused into clusters.
-#define FUSED(OP) KIND(OP, Fused)
-FUSED(NegOp)
-FUSED(AbsOp)
-FUSED(SignOp)
-FUSED(ExpOp)
-FUSED(LogOp)
-FUSED(Log1pOp)
-FUSED(SqrtOp)
-FUSED(RsqrtOp)
-FUSED(ReciprocalOp)
-FUSED(TanhOp)
-FUSED(SigmoidOp)
-FUSED(ErfOp)
-FUSED(SinOp)
-FUSED(CosOp)
-FUSED(FloorOp)
-FUSED(CeilOp)
-FUSED(RoundOp)
-FUSED(ReluOp)
-FUSED(StopGradientOp)
-FUSED(NotOp)
-FUSED(IsNaNOp)
-FUSED(IsInfOp)
-FUSED(CastOp)
-FUSED(AddOp)
-FUSED(SubOp)
-FUSED(MulOp)
-FUSED(DivOp)
-FUSED(PowOp)
-FUSED(MaxOp)
-FUSED(MinOp)
-FUSED(ModOp)
-FUSED(AndOp)
-FUSED(OrOp)
-FUSED(XorOp)
-FUSED(EqualOp)
-FUSED(LessOp)
-FUSED(LessOrEqualOp)
-FUSED(GreaterOp)
-FUSED(GreaterOrEqualOp)
-FUSED(WhereOp)
-FUSED(SumOp)
-FUSED(IotaOp)
-FUSED(RandomUniformOp)
-FUSED(BroadcastOp)
-FUSED(ReduceSumOp)
-FUSED(ReduceMaxOp)
-FUSED(ReduceMinOp)
-
-KIND(ConstantOp, Constant)
-KIND(ReshapeOp, View)
-KIND(TransposeOp, Movement)
-KIND(SliceOp, Movement)
-KIND(PadOp, Movement)
-KIND(ConcatOp, Movement)
-KIND(RollOp, Movement)
-KIND(GatherOp, Library)
-KIND(ScatterAddOp, Library)
-KIND(CumSumOp, Library)
-KIND(ContractOp, Library)
-KIND(GroupedContractOp, Library)
-KIND(ConvOp, Library)
-KIND(ConvGradInputOp, Library)
-KIND(ConvGradWeightOp, Library)
-KIND(MaxPoolOp, Library)
-KIND(MaxPoolGradOp, Library)
-KIND(AveragePoolOp, Library)
-KIND(AveragePoolGradOp, Library)
-KIND(ScaledAttentionOp, Library)
-KIND(ScaledAttentionGradOp, Library)
-#undef FUSED
-#undef KIND
 
 } // namespace cleave::onnx

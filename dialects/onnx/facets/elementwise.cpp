@@ -1,13 +1,135 @@
-// Gradient facet of the elementwise core ops. Formulas use only the op's operands and result, so that fusion can
-// recompute what is cheap. dy is the result's gradient; ops whose derivative is zero give no gradient.
+// Facets of the elementwise core ops and of values made from nothing, as far as OnnxCoreOps.td does not say them: shapes,
+// factor rules, gradients. How an element is computed is in lowering.cpp.
+#include "dialects/onnx/facets/expressions.h"
 #include "dialects/onnx/formula.h"
 #include <numbers>
 
 using namespace mlir;
 namespace cleave::onnx {
+using namespace rules;
 namespace {
-
+using Types = SmallVectorImpl<Type>;
 using Grads = SmallVectorImpl<Value>;
+} // namespace
+
+//===--- shapes ---------------------------------------------------------------------------------------------------===//
+
+LogicalResult sameType(std::optional<Location> loc, ValueRange operands, Types &results) {
+  if (operands.empty()) return emitOptionalError(loc, "needs at least one operand");
+  Type first = operands.front().getType();
+  for (Value operand : operands)
+    if (operand.getType() != first)
+      return emitOptionalError(loc, "operands differ: ", first, " and ", operand.getType(),
+                               " (core ops do not broadcast)");
+  results.push_back(first);
+  return success();
+}
+
+LogicalResult predicate(std::optional<Location> loc, ValueRange operands, Types &results) {
+  if (failed(sameType(loc, operands, results))) return failure();
+  auto type = cast<RankedTensorType>(results.pop_back_val());
+  results.push_back(type.clone(IntegerType::get(type.getContext(), 1)));
+  return success();
+}
+
+LogicalResult CastOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  Type to = adaptor.getTo();
+  if (!to.isIntOrFloat()) return emitOptionalError(loc, "cannot cast to ", to);
+  results.push_back(tensorType(adaptor.getX()).clone(to));
+  return success();
+}
+
+LogicalResult WhereOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  auto condition = tensorType(adaptor.getCondition()), a = tensorType(adaptor.getA()), b = tensorType(adaptor.getB());
+  if (a != b || condition.getShape() != a.getShape() || !condition.getElementType().isInteger(1))
+    return emitOptionalError(loc, "wants a condition of i1 and two equal types, got ", condition, ", ", a, ", ", b);
+  results.push_back(a);
+  return success();
+}
+
+LogicalResult ConstantOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                           Types &results) {
+  auto type = dyn_cast<RankedTensorType>(adaptor.getValue().getType());
+  if (!type) return emitOptionalError(loc, "wants a ranked tensor");
+  results.push_back(type);
+  return success();
+}
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValueAttr(); }
+
+LogicalResult IotaOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  auto type = dyn_cast<RankedTensorType>(adaptor.getType());
+  if (!type || !type.hasStaticShape()) return emitOptionalError(loc, "wants a static tensor type");
+  int64_t dim = adaptor.getDim();
+  if (dim < 0 || dim >= type.getRank()) return emitOptionalError(loc, "has no dimension ", dim);
+  results.push_back(type);
+  return success();
+}
+
+LogicalResult RandomUniformOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                Types &results) {
+  auto type = dyn_cast<RankedTensorType>(adaptor.getType());
+  auto key = tensorType(adaptor.getKey());
+  if (!type || !type.hasStaticShape()) return emitOptionalError(loc, "wants a static tensor type");
+  if (key.getNumElements() != 2 || !key.getElementType().isInteger(64))
+    return emitOptionalError(loc, "wants a key of 2 x i64, got ", key);
+  results.push_back(type);
+  return success();
+}
+
+//===--- factor rules ---------------------------------------------------------------------------------------------===//
+
+FactorRule rules::perElement(Operation *op) {
+  FactorRule rule;
+  TensorFactors factors = parallel(rule, shape(op->getResult(0)));
+  rule.operands.assign(op->getNumOperands(), factors);
+  rule.results.assign(op->getNumResults(), factors);
+  return rule;
+}
+FactorRule rules::perElementLinear(Operation *op) {
+  FactorRule rule = perElement(op);
+  linearTogether(rule);
+  return rule;
+}
+
+FactorRule MulOp::getFactorRule() {
+  FactorRule rule = perElement(*this);
+  linearIn(rule, {0, 1});
+  return rule;
+}
+FactorRule DivOp::getFactorRule() {
+  FactorRule rule = perElement(*this);
+  if (llvm::isa<mlir::FloatType>(getY().getType().getElementType())) linearIn(rule, {0});
+  return rule;
+}
+
+// condition ? partial : 0 is partial; so is condition ? partial : partial.
+FactorRule WhereOp::getFactorRule() {
+  FactorRule rule = perElement(*this);
+  if (isZero(getB())) {
+    linearIn(rule, {1});
+  } else if (isZero(getA())) {
+    linearIn(rule, {2});
+  } else {
+    linearTogether(rule);
+    rule.linearOperands[0] = false;
+  }
+  return rule;
+}
+
+FactorRule RandomUniformOp::getFactorRule() {
+  FactorRule rule;
+  rule.results = {parallel(rule, shape(getY()))};
+  rule.operands = {whole(rule, shape(getKey()))};
+  return rule;
+}
+
+//===--- gradients ------------------------------------------------------------------------------------------------===//
+
+// Formulas use only the op's operands and result, so that fusion can recompute what is cheap. dy is the result's
+// gradient; ops whose derivative is zero give no gradient.
+
+namespace {
 
 // The value every element of a constant has, if it is such a splat.
 std::optional<double> splatValue(Value value) {
