@@ -1,22 +1,16 @@
 // Elementwise operators, values from nothing, reductions and products.
 #include "runtime/check/proof/operations.h"
+#include "runtime/check/reference/evaluator.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
-#include <set>
 #include <stdexcept>
 
 namespace cleave::proof {
 namespace {
-
-const std::set<std::string> unaryNames = {"Abs",   "Sign",    "Exp",   "Log",   "Log1p",     "Sqrt",  "Rsqrt",
-                                          "Tanh",  "Sigmoid", "Erf",   "Sin",   "Cos",       "Floor", "Ceil",
-                                          "Round", "Relu",    "IsNaN", "IsInf", "Reciprocal"};
-const std::set<std::string> binaryNames = {"Pow", "Max",   "Min",  "Mod",         "And",     "Or",
-                                           "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
 
 std::vector<int64_t> intsOf(const plan::GraphNode &node, const std::string &name) {
   auto found = node.attributes().find(name);
@@ -111,13 +105,12 @@ Term Operations::cast(Term x, plan::DType from, plan::DType to) {
   return store.function(fmt::format("Cast to {}", runtime::name(to)), {x});
 }
 
-Term Operations::unary(const std::string &op, Term x, plan::DType from, plan::DType to) {
+// A function that has no algebra is a name.
+Term Operations::unary(const std::string &op, Term x, plan::DType dtype) {
   if (op == "Neg") return store.times(-1, x);
   if (op == "StopGradient") return x;
-  if (op == "Cast") return cast(x, from, to);
-  if (op == "Not" && from == plan::BOOL) return store.sum({{1.0, store.number(1)}, {-1.0, x}});
-  if (op == "Not" || unaryNames.count(op)) return store.function(op, {x});
-  throw Unproved{"the prover does not know this operator"};
+  if (op == "Not" && dtype == plan::BOOL) return store.sum({{1.0, store.number(1)}, {-1.0, x}});
+  return store.function(op, {x});
 }
 
 Term Operations::binary(const std::string &op, Term a, Term b, plan::DType dtype) {
@@ -126,8 +119,7 @@ Term Operations::binary(const std::string &op, Term a, Term b, plan::DType dtype
   if (op == "Mul") return store.product({a, b});
   if (op == "Div" && runtime::isFloat(dtype)) return store.product({a, store.function("Reciprocal", {b})});
   if (op == "Div") return store.function("Quotient", {a, b});
-  if (binaryNames.count(op)) return store.function(op, {a, b});
-  throw Unproved{"the prover does not know this operator"};
+  return store.function(op, {a, b});
 }
 
 Tensor Operations::reduction(Reduce kind, const Tensor &x, const std::vector<int64_t> &axes, const TensorType &type) {
@@ -274,12 +266,15 @@ Tensor Operations::applied(const plan::GraphNode &node, const std::vector<Tensor
     needs(3);
     return {type.dtype, type.shape, store.function(op, {operands[0].value, operands[1].value, operands[2].value})};
   }
-  if (isElementwise && operands.size() == 1 &&
-      (op == "Neg" || op == "StopGradient" || op == "Cast" || op == "Not" || unaryNames.count(op)))
-    return {type.dtype, type.shape, unary(op, operands[0].value, operands[0].dtype, type.dtype)};
-  if (isElementwise && operands.size() == 2 &&
-      (op == "Add" || op == "Sub" || op == "Mul" || op == "Div" || binaryNames.count(op)))
-    return {type.dtype, type.shape, binary(op, operands[0].value, operands[1].value, operands[0].dtype)};
+  if (op == "Cast" && isElementwise) {
+    needs(1);
+    return {type.dtype, type.shape, cast(operands[0].value, operands[0].dtype, type.dtype)};
+  }
+  if (isElementwise && !operands.empty() && operands.size() == runtime::elementOperands(op)) {
+    const Tensor &x = operands[0];
+    return {type.dtype, type.shape,
+            operands.size() == 1 ? unary(op, x.value, x.dtype) : binary(op, x.value, operands[1].value, x.dtype)};
+  }
   return movement(node, operands, type);
 }
 

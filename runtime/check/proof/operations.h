@@ -102,7 +102,7 @@ private:
   Index rowOfEntry(const Tensor &indices, const std::vector<Index> &place, int64_t rows);
   Tensor overWindows(WindowSum sum, const Window &window, const TensorType &type);
   Index windowPlace(const Window &window, size_t d, Index output, Index tap);
-  Term unary(const std::string &op, Term x, plan::DType from, plan::DType to);
+  Term unary(const std::string &op, Term x, plan::DType dtype);
   Term binary(const std::string &op, Term a, Term b, plan::DType dtype);
   Term cast(Term x, plan::DType from, plan::DType to);
   Term number(const char *bytes, plan::DType dtype);

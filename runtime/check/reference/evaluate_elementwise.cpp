@@ -232,6 +232,10 @@ HostTensor randomUniform(const Evaluation &e) {
 
 } // namespace
 
+size_t elementOperands(const std::string &op) {
+  return unaryMeanings().contains(op) ? 1 : binaryMeanings().contains(op) ? 2 : 0;
+}
+
 void addElementwise(EvaluatorTable &table) {
   for (const auto &[name, meaning] : unaryMeanings()) table[name] = unary;
   for (const auto &[name, meaning] : binaryMeanings()) table[name] = binary;

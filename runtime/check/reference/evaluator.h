@@ -34,5 +34,7 @@ Result<std::vector<HostTensor>> evaluate(const std::string &op, std::span<const 
 
 // Whether evaluate knows the op.
 bool canEvaluate(const std::string &op);
+// How many operands a function of elements has (Exp 1, Add 2); 0 for other ops.
+size_t elementOperands(const std::string &op);
 
 } // namespace cleave::runtime
