@@ -103,13 +103,9 @@ private:
           slice.setSizes(last(slice.getSizes()));
           slice.setSteps(last(slice.getSteps()));
         })
-        .Case<onnx::ConcatOp>([&](auto) { number("axis"); })
-        .Case<onnx::RollOp, dist::ReduceScatterOp, dist::AllGatherOp, dist::OwnPartOp>([&](auto) { number("dim"); })
-        .Case<dist::AllToAllOp>([&](auto) {
-          number("dim");
-          number("split_dim");
-        })
-        .Default([](Operation *) {});
+        .Default([&](Operation *) {
+          for (StringRef name : {"axis", "dim", "split_dim"}) number(name);
+        });
   }
 
   // The dimensions that stay come out in the order in which they lie.
