@@ -147,8 +147,8 @@ private:
     if (softmax.axis != rank - 1 || tensorType(source).getRank() != 2) return false;
     auto table = matchCausalTable(source);
     if (!table) return false;
-    if (mask.kind == Mask::Added) return table->yes == 0 && table->no <= hidden;
-    return table->yes == (mask.kind == Mask::SeenWhereTrue) && table->no == (mask.kind == Mask::SeenWhereFalse);
+    if (mask.kind == Mask::Added) return table->kept == 0 && table->masked <= hidden;
+    return table->kept == (mask.kind == Mask::SeenWhereTrue) && table->masked == (mask.kind == Mask::SeenWhereFalse);
   }
   bool dependsOnTrained(Value from) const {
     SmallVector<Value> open{from};

@@ -169,14 +169,14 @@ private:
   bool hidesFuture(Value mask) const {
     mask = throughBroadcasts(mask);
     if (auto table = tables.find(mask); table != tables.end())
-      return table->second.yes == 0 && table->second.no <= maskedOut;
+      return table->second.kept == 0 && table->second.masked <= maskedOut;
     auto where = mask.getDefiningOp<onnx::WhereOp>();
     return where && seesPast(where.getCondition()) && onnx::rules::isZero(where.getA()) && isHidden(where.getB());
   }
   bool seesPast(Value condition) const {
     condition = throughBroadcasts(condition);
     if (auto table = tables.find(condition); table != tables.end())
-      return table->second.yes == 1 && table->second.no == 0;
+      return table->second.kept == 1 && table->second.masked == 0;
     if (auto compare = condition.getDefiningOp<onnx::LessOrEqualOp>())
       return isPosition(compare.getA(), true) && isPosition(compare.getB(), false);
     auto compare = condition.getDefiningOp<onnx::GreaterOrEqualOp>();
@@ -272,7 +272,7 @@ private:
     Value row = f.make<onnx::BroadcastOp>(positions[0], type.getShape(), ArrayRef<int64_t>{0});
     Value column = f.make<onnx::BroadcastOp>(positions[1], type.getShape(), ArrayRef<int64_t>{1});
     Value seen = f.make<onnx::LessOrEqualOp>(column, row);
-    return f.where(seen, f.constant(type, entries.yes), f.constant(type, entries.no));
+    return f.where(seen, f.constant(type, entries.kept), f.constant(type, entries.masked));
   }
 
   const Softmax &softmax;

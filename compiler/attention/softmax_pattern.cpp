@@ -74,7 +74,9 @@ std::optional<CausalTable> tableOfNumber(SplatElementsAttr splat) {
   return CausalTable{number, number};
 }
 
-std::optional<CausalTable> tableOf(onnx::ConstantOp constant) {
+// A constant that has one value on and below the diagonal and another above it; the shape is square, at least 2 x 2. A
+// splat has the same value twice: Where and Add combine it with a mask.
+std::optional<CausalTable> tableOfConstant(onnx::ConstantOp constant) {
   auto type = cast<RankedTensorType>(constant.getType());
   SmallVector<double> entries;
   auto take = [&](auto values) {
@@ -99,7 +101,7 @@ std::optional<CausalTable> tableOf(onnx::ConstantOp constant) {
   CausalTable table{entries[0], entries[1]};
   for (int64_t row = 0; row < size; ++row)
     for (int64_t column = 0; column < size; ++column)
-      if (entries[row * size + column] != (column <= row ? table.yes : table.no)) return std::nullopt;
+      if (entries[row * size + column] != (column <= row ? table.kept : table.masked)) return std::nullopt;
   return table;
 }
 
@@ -145,12 +147,12 @@ std::optional<CausalTable> tableOf(Value value) {
   auto both = [](Value a, Value b, llvm::function_ref<double(double, double)> of) -> std::optional<CausalTable> {
     auto x = tableOf(a), y = x ? tableOf(b) : std::nullopt;
     if (!y) return std::nullopt;
-    return CausalTable{of(x->yes, y->yes), of(x->no, y->no)};
+    return CausalTable{of(x->kept, y->kept), of(x->masked, y->masked)};
   };
   Operation *op = value.getDefiningOp();
   if (!op || cast<RankedTensorType>(value.getType()).getRank() != 2) return std::nullopt;
   return llvm::TypeSwitch<Operation *, std::optional<CausalTable>>(op)
-      .Case([](onnx::ConstantOp constant) { return tableOf(constant); })
+      .Case([](onnx::ConstantOp constant) { return tableOfConstant(constant); })
       .Case([](onnx::LessOp op) { return tableOfComparison(op.getA(), op.getB(), std::less<>()); })
       .Case([](onnx::LessOrEqualOp op) { return tableOfComparison(op.getA(), op.getB(), std::less_equal<>()); })
       .Case([](onnx::GreaterOp op) { return tableOfComparison(op.getA(), op.getB(), std::greater<>()); })
@@ -161,7 +163,7 @@ std::optional<CausalTable> tableOf(Value value) {
       .Case([](onnx::WhereOp op) -> std::optional<CausalTable> {
         auto condition = tableOf(op.getCondition()), a = tableOf(op.getA()), b = tableOf(op.getB());
         if (!condition || !a || !b) return std::nullopt;
-        return CausalTable{condition->yes != 0 ? a->yes : b->yes, condition->no != 0 ? a->no : b->no};
+        return CausalTable{condition->kept != 0 ? a->kept : b->kept, condition->masked != 0 ? a->masked : b->masked};
       })
       .Case([](onnx::CastOp op) -> std::optional<CausalTable> {
         // A condition alone: other conversions may round.
@@ -171,7 +173,7 @@ std::optional<CausalTable> tableOf(Value value) {
       .Case([](onnx::NotOp op) -> std::optional<CausalTable> {
         auto table = tableOf(op.getX());
         if (!table || !cast<RankedTensorType>(op.getX().getType()).getElementType().isInteger(1)) return std::nullopt;
-        return CausalTable{double(table->yes == 0), double(table->no == 0)};
+        return CausalTable{double(table->kept == 0), double(table->masked == 0)};
       })
       .Default([](Operation *) { return std::nullopt; });
 }
@@ -204,7 +206,7 @@ std::optional<CausalTable> matchCausalTable(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() != 2 || type.getDimSize(0) != type.getDimSize(1) || type.getDimSize(0) < 2) return std::nullopt;
   auto table = tableOf(value);
-  return table && table->yes != table->no ? table : std::nullopt;
+  return table && table->kept != table->masked ? table : std::nullopt;
 }
 
 bool countsUp(Value value) {

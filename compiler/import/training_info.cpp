@@ -62,7 +62,7 @@ std::optional<double> TrainingGraph::constant(const NodeProto &node) {
   return std::nullopt;
 }
 
-std::optional<double> TrainingGraph::beginsWith(const std::string &value) {
+std::optional<double> TrainingGraph::initialNumberOf(const std::string &value) {
   if (auto bound = begins.find(value); bound != begins.end()) {
     if (auto tensor = beginTensors.find(bound->second); tensor != beginTensors.end()) return filled(*tensor->second);
     auto made = beginProducers.find(bound->second);
@@ -162,7 +162,7 @@ void readInitialization(TrainingGraph &graph, recipe::ModelTraining &training) {
       rule.kind = "uniform";
       rule.low = number(*made->second, "low", 0);
       rule.high = number(*made->second, "high", 1);
-    } else if (std::optional<double> value = graph.beginsWith(name)) {
+    } else if (std::optional<double> value = graph.initialNumberOf(name)) {
       rule.kind = "constant";
       rule.value = *value;
     } else {

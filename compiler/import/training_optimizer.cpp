@@ -84,7 +84,7 @@ private:
       for (int s = 0; s < states; ++s) {
         const std::string &state = node.input(2 + count * (2 + s) + i);
         CLEAVE_RETURN_IF_ERROR(checkBound(node, state, node.output(count * (1 + s) + i)));
-        std::optional<double> begins = graph.beginsWith(state);
+        std::optional<double> begins = graph.initialNumberOf(state);
         bool same = begins && (kind == OptimizerKind::Adagrad ? i == 0 || *begins == accumulated : *begins == 0);
         if (!same)
           return fault(node, fmt::format("begins with a state '{}' other than {}", state,
@@ -117,7 +117,7 @@ private:
   Status readRate(const NodeProto &node, const std::string &value, Optimizer &optimizer) {
     std::string rate = graph.source(value);
     if (graph.inputs.count(rate) && !graph.initializers.count(rate)) return Status::ok(); // whoever trains gives it
-    std::optional<double> number = graph.beginsWith(rate);
+    std::optional<double> number = graph.initialNumberOf(rate);
     if (!number || *number < 0 || graph.updates.count(rate))
       return fault(node, fmt::format("has a learning rate '{}' that is no constant", value));
     optimizer.lr.peak = *number;
@@ -136,17 +136,17 @@ private:
     bool increased = by && by->op_type() == "Add" && by->input_size() == 2;
     if (increased) { // T + 1, which is T in the next step
       name = graph.source(by->input(0));
-      if (graph.beginsWith(graph.source(by->input(1))) != 1.0)
+      if (graph.initialNumberOf(graph.source(by->input(1))) != 1.0)
         return fault(node, fmt::format("has an update count '{}' that does not count by 1", value));
     }
-    std::optional<double> begins = graph.beginsWith(name);
+    std::optional<double> begins = graph.initialNumberOf(name);
     if (!begins)
       return fault(node, fmt::format("has an update count '{}' that is neither constant nor counted", value));
     auto bound = graph.updates.find(name);
     if (bound != graph.updates.end()) {
       const NodeProto *next = graph.producer(graph.source(bound->second));
       bool byOne = next && next->op_type() == "Add" && next->input_size() == 2 &&
-                   graph.source(next->input(0)) == name && graph.beginsWith(graph.source(next->input(1))) == 1.0;
+                   graph.source(next->input(0)) == name && graph.initialNumberOf(graph.source(next->input(1))) == 1.0;
       if (!byOne) return fault(node, fmt::format("has an update count '{}' that does not count by 1", name));
       used.insert(name);
     }
@@ -247,7 +247,7 @@ private:
   }
   bool isCount(const std::string &old, const NodeProto *by) {
     return by && by->op_type() == "Add" && by->input_size() == 2 && graph.source(by->input(0)) == old &&
-           graph.beginsWith(graph.source(by->input(1))) == 1.0;
+           graph.initialNumberOf(graph.source(by->input(1))) == 1.0;
   }
 
   TrainingGraph &graph;

@@ -16,7 +16,7 @@ struct TrainingGraph {
   const ::onnx::NodeProto *producer(const std::string &value) const; // null: an input, an initializer, nothing
   std::string source(const std::string &value) const;                // before the Identity nodes that it went through
   // The number that all elements of an initializer or constant have in the first step; none if they differ.
-  std::optional<double> beginsWith(const std::string &value);
+  std::optional<double> initialNumberOf(const std::string &value);
   // The nodes that compute `value`; `read` gets every value that they read.
   std::set<const ::onnx::NodeProto *> ancestors(const std::string &value, std::set<std::string> &read) const;
 

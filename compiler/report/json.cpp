@@ -307,6 +307,7 @@ Report reportOf(const Json &json) {
   report.commands = listOf<CommandTotal>(json.value("commands", Json::array()), [](const Json &entry) -> CommandTotal {
     return {entry.at("kind"), entry.at("count"), entry.at("launches"), entry.at("bytes")};
   });
+  report.simulatedSeconds = json.value("simulated_step_time_s", 0.0);
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
     return {entry.at("name"),
@@ -428,6 +429,7 @@ std::string renderJson(const Report &report) {
                      {"rounds_elsewhere", proof->roundsElsewhere},
                      {"why", proof->why},
                      {"verified_steps", proof->verifiedSteps}};
+  if (report.simulatedSeconds > 0) json["simulated_step_time_s"] = report.simulatedSeconds;
   for (const CommandTotal &row : report.commands)
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});

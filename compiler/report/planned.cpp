@@ -5,6 +5,7 @@
 #include "compiler/report/planned_commands.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
+#include "compiler/simulate/simulate.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/message_routes.h"
@@ -199,6 +200,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   report.collectives = PlannedCollectives(plan, cluster, *mesh, names).list();
   report.collectivesArePlanned = true;
   report.commands = plannedCommands(plan);
+  if (auto step = simulate::simulateStep(plan, cluster)) report.simulatedSeconds = step->seconds;
 }
 
 } // namespace cleave::report

@@ -30,7 +30,7 @@ std::string renderSvg(const RenderedSchedule &rendered);
 // {"schedule", "ranks", "stages", "microbatches", "rank_of_stage", "weight_versions", "times_ms": {f, b, w, comm} of a
 // stage, "makespan_ms", "step_ms", "bubble_rate", "peak_live": [a rank each], "peak_held": [...], "rows":
 // [[{"kind", "stage", "microbatch", "start_ms", "end_ms"}]]}; kind is F, B, I or W as in csv.h. step_ms is
-// Simulation::longestRank, peak_held counts to the weight gradient.
+// Simulation::longestRankTime, peak_held counts to the weight gradient.
 std::string renderJson(const RenderedSchedule &rendered);
 
 // The note that a reader of the schedule's numbers needs, or nothing: pipedream-2bw's differ from the unsplit model's.

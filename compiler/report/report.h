@@ -116,6 +116,7 @@ struct Report {
   std::vector<planner::CollectiveTotal> collectives;
   bool collectivesArePlanned = false;
   std::vector<CommandTotal> commands; // none: no plan tells
+  double simulatedSeconds = 0;        // a step of the plan's own commands (compiler/simulate); 0: none tells
   std::optional<ReportedProof> proof; // nothing: it was not tried
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;

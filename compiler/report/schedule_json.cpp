@@ -19,7 +19,7 @@ std::string renderJson(const RenderedSchedule &rendered) {
                       {"w", rendered.times.backwardWeight},
                       {"comm", rendered.times.sendForward}};
   json["makespan_ms"] = rendered.simulation.makespan;
-  json["step_ms"] = rendered.simulation.longestRank;
+  json["step_ms"] = rendered.simulation.longestRankTime;
   json["bubble_rate"] = rendered.simulation.bubble;
   json["peak_live"] = planner::peakLive(schedule);
   json["peak_held"] = planner::peakLive(schedule, planner::ActionKind::BackwardWeight);

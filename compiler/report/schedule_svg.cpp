@@ -57,7 +57,7 @@ std::string renderSvg(const RenderedSchedule &rendered) {
   add("<text x=\"{}\" y=\"22\" font-size=\"15\">{}: {} ranks, {} stages, {} microbatches</text>\n", left,
       escape(schedule.kind), schedule.ranks, schedule.stages, schedule.microbatches);
   add("<text x=\"{}\" y=\"40\">step {:.6g} ms, bubble rate {:.4f}, peak live activations {}</text>\n", left,
-      rendered.simulation.longestRank, rendered.simulation.bubble, fmt::join(planner::peakLive(schedule), " "));
+      rendered.simulation.longestRankTime, rendered.simulation.bubble, fmt::join(planner::peakLive(schedule), " "));
   double x = left;
   for (size_t kind = 0; kind < used.size(); ++kind) {
     if (!used[kind]) continue;

@@ -72,7 +72,7 @@ std::string renderText(const RenderedSchedule &rendered, int width) {
   text += fmt::format(
       "a stage's forward {:.6g} ms, input gradient {:.6g} ms, weight gradient {:.6g} ms, send {:.6g} ms\n",
       rendered.times.forward, rendered.times.backwardInput, rendered.times.backwardWeight, rendered.times.sendForward);
-  text += fmt::format("step {:.6g} ms, bubble rate {:.4f}\n", simulation.longestRank, simulation.bubble);
+  text += fmt::format("step {:.6g} ms, bubble rate {:.4f}\n", simulation.longestRankTime, simulation.bubble);
   text += fmt::format("peak live activations, by rank: {}\n", fmt::join(planner::peakLive(schedule), " "));
   const std::vector<int64_t> held = planner::peakLive(schedule, planner::ActionKind::BackwardWeight);
   if (held != planner::peakLive(schedule))

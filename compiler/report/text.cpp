@@ -64,6 +64,8 @@ private:
     line("step time",
          fmt::format("{} predicted: {}{}", formatSeconds(predicted.stepSeconds), parts,
                      hidden > 0 ? fmt::format("; {} of communication hidden", formatSeconds(hidden)) : ""));
+    if (report.simulatedSeconds > 0)
+      line("", formatSeconds(report.simulatedSeconds) + " simulated from the plan's own commands");
     line("", speedText(report));
     line("search", fmt::format("{} choices priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
                                report.searchSeconds, gapText(report), 100 * report.gap, comparedPlans(report)));

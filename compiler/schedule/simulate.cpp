@@ -102,10 +102,11 @@ private:
       for (const ScheduledAction &action : schedule.rows[rank]) work += times(action.stage).of(action.kind);
       mostWork = std::max(mostWork, work);
       simulation.makespan = std::max(simulation.makespan, clock[rank]);
-      simulation.longestRank = std::max(simulation.longestRank, clock[rank] - simulation.actions[rank].front().start);
+      simulation.longestRankTime =
+          std::max(simulation.longestRankTime, clock[rank] - simulation.actions[rank].front().start);
     }
     computing = mostWork;
-    if (simulation.longestRank > 0) simulation.bubble = 1 - mostWork / simulation.longestRank;
+    if (simulation.longestRankTime > 0) simulation.bubble = 1 - mostWork / simulation.longestRankTime;
   }
 
   const PipelineSchedule &schedule;
@@ -149,7 +150,7 @@ Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes
   const double longer = Timeline(unrolled(schedule, 4), stages).run().makespan;
   Timeline step(schedule, stages);
   Simulation simulation = step.run();
-  simulation.makespan = simulation.longestRank = (longer - shorter) / 2;
+  simulation.makespan = simulation.longestRankTime = (longer - shorter) / 2;
   if (simulation.makespan > 0) simulation.bubble = 1 - step.computing / simulation.makespan;
   return simulation;
 }

@@ -24,8 +24,8 @@ struct Simulation {
   // The longest that a rank takes from the start of its first action to the end of its last one: what a step costs
   // where each rank may start the next step when it is done with this one (the zero-bubble papers' cost; their
   // optimizer validates after the step instead of waiting for all ranks).
-  double longestRank = 0;
-  // 1 - m (f + b + w) / cost as in section 5.3 of the zero-bubble paper, with cost = longestRank and m (f + b + w) the
+  double longestRankTime = 0;
+  // 1 - m (f + b + w) / cost as in section 5.3 of the zero-bubble paper, with cost = longestRankTime and m (f + b + w) the
   // computing time of the rank that computes most. For a schedule with two weight versions: of a step in the steady
   // state, where cost = makespan = what a further step adds.
   double bubble = 0;

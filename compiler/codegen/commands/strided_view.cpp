@@ -96,8 +96,8 @@ StridedView viewOf(Value value) {
   return view;
 }
 
-std::optional<llvm::SmallVector<int64_t>> Rows::strides(llvm::ArrayRef<int64_t> sizes,
-                                                        llvm::ArrayRef<int64_t> dense) const {
+std::optional<llvm::SmallVector<int64_t>> PitchedRows::strides(llvm::ArrayRef<int64_t> sizes,
+                                                               llvm::ArrayRef<int64_t> dense) const {
   llvm::SmallVector<int64_t> placed;
   for (auto [size, stride] : llvm::zip_equal(sizes, dense)) {
     const bool isInside = size == 1 || (stride > 0 && row % (stride * size) == 0);
@@ -119,7 +119,7 @@ AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result) 
           llvm::SmallVector<int64_t, 4>(attention.getGradientStrides().slice(4 * result, 4))};
 }
 
-bool canWriteRows(Value value, Rows rows) {
+bool canWritePitched(Value value, PitchedRows rows) {
   auto result = dyn_cast<OpResult>(value);
   if (!result || streamOf(result.getOwner()) != 0) return false;
   Operation *op = result.getOwner();
@@ -137,11 +137,11 @@ bool canWriteRows(Value value, Rows rows) {
          rows.strides(copy.getSizes(), copy.getTargetStrides());
 }
 
-std::optional<Rows> rowsOf(Value value) {
+std::optional<PitchedRows> pitchedRowsOf(Value value) {
   auto result = dyn_cast<OpResult>(value);
   const auto all = result ? plan::rowsAttr.of(result.getOwner()) : std::nullopt;
   if (!all) return std::nullopt;
-  const Rows rows{(*all)[2 * result.getResultNumber()], (*all)[2 * result.getResultNumber() + 1]};
+  const PitchedRows rows{(*all)[2 * result.getResultNumber()], (*all)[2 * result.getResultNumber() + 1]};
   return rows.row > 0 ? std::optional(rows) : std::nullopt;
 }
 

@@ -39,7 +39,7 @@ llvm::SmallVector<int64_t> sizesOf(plan::ContractCommandOp product);
 // before.
 //
 //   %j = plan.concat %q, %k {axis = 1}     of 4x2 and 4x6: %q is in rows of 2, %k in rows of 6, of pitch 8
-struct Rows {
+struct PitchedRows {
   int64_t row = 0, pitch = 0;
 
   // Elements from the first to the last of so many.
@@ -55,10 +55,11 @@ struct AttentionGradient {
 };
 AttentionGradient gradientOf(plan::AttentionCommandOp attention, size_t result);
 
-// Can the command that makes the value write it so? Products, gradients of attention and copies take strides.
-bool canWriteRows(mlir::Value value, Rows rows);
+// Can the command that makes the value write it straight into its place in a concatenation? Products, gradients of
+// attention and copies can, if their strides express the pitch.
+bool canWritePitched(mlir::Value value, PitchedRows rows);
 
 // The choice of PlanMemory: `plan.rows` of the command, two numbers a result, zeros where one is dense.
-std::optional<Rows> rowsOf(mlir::Value value);
+std::optional<PitchedRows> pitchedRowsOf(mlir::Value value);
 
 } // namespace cleave::codegen

@@ -104,13 +104,13 @@ private:
 
   // The strides that a result has in its buffer: as they are, or where it lies in rows, as there.
   static SmallVector<int64_t> stridesIn(Value value, ArrayRef<int64_t> sizes, ArrayRef<int64_t> dense) {
-    const std::optional<Rows> rows = rowsOf(value);
+    const std::optional<PitchedRows> rows = pitchedRowsOf(value);
     return rows ? *rows->strides(sizes, dense) : SmallVector<int64_t>(dense);
   }
   static void setWritten(Value value, ArrayRef<int64_t> sizes, ArrayRef<int64_t> dense, plan::Buffer &buffer,
                          google::protobuf::RepeatedField<int64_t> &strides) {
     buffer = bufferOf(value);
-    if (const std::optional<Rows> rows = rowsOf(value)) {
+    if (const std::optional<PitchedRows> rows = pitchedRowsOf(value)) {
       buffer.clear_shape();
       buffer.add_shape(rows->span(cast<RankedTensorType>(value.getType()).getNumElements()));
     }

@@ -148,13 +148,13 @@ private:
     if (hostward ? range.end - runtime::hostMemory > hostBytes : range.begin < 0 || range.end > arenaBytes)
       return op->emitOpError() << "writes bytes " << range.begin << " to " << range.end << " of an arena of "
                                << arenaBytes;
-    if (rowsOf(value)) return writeRows(op, value);
+    if (pitchedRowsOf(value)) return writeRows(op, value);
     bytes.write(range, ownerOf(value));
     return success();
   }
 
   // The concatenation that the value lies in; none where its place in it is another.
-  plan::ConcatCommandOp wholeOf(Value value, Rows rows) const {
+  plan::ConcatCommandOp wholeOf(Value value, PitchedRows rows) const {
     const auto &uses = list.usesOf(value);
     auto concat = uses.size() == 1 ? dyn_cast<plan::ConcatCommandOp>(uses.front()->getOwner()) : nullptr;
     if (!concat) return {};
@@ -172,7 +172,7 @@ private:
                : plan::ConcatCommandOp();
   }
   LogicalResult writeRows(Operation *op, Value value) {
-    plan::ConcatCommandOp concat = wholeOf(value, *rowsOf(value));
+    plan::ConcatCommandOp concat = wholeOf(value, *pitchedRowsOf(value));
     if (!concat) return op->emitOpError("writes rows that are not those of a part of a concatenation");
     const Range range = rangeOf(concat.getY());
     if (range.end > arenaBytes) return op->emitOpError("writes rows past the arena");
@@ -196,7 +196,8 @@ private:
                        return rangeOf(result).begin == rangeOf(operand).begin;
                      });
       if (inPlace) continue;
-      const bool isInRows = rowsOf(bufferViewOf(operand).root).has_value(); // of the concatenation, which is `op`
+      const bool isInRows =
+          pitchedRowsOf(bufferViewOf(operand).root).has_value(); // of the concatenation, which is `op`
       auto intruder = bytes.intruder(rangeOf(isInRows ? op->getResult(0) : operand), [&](const void *owner) {
         return isInRows ? owner == ownerOf(op->getResult(0))
                         : owner == ownerOf(operand) || isPartOf(bufferViewOf(operand).root, owner);

@@ -24,7 +24,7 @@ struct Storage {
   int64_t bytes = 0;
   int64_t first = 0, last = 0;
   int64_t parent = -1, offsetInParent = 0; // shares the parent's buffer
-  Rows rows = {};                          // there, where it is not dense
+  PitchedRows rows = {};                   // there, where it is not dense
   int64_t fixed = -1;                      // byte offset in the persistent part
   FlatSymbolRefAttr home = {};             // the persistent tensor that dies into it
 };
@@ -47,7 +47,7 @@ public:
 
   // A store that remains a copy waits for the collective whose result it copies, and for what is sent of the tensor
   // that it writes over.
-  void waitForStores() {
+  void makeStoresWait() {
     for (Operation &op : function.getOps()) {
       auto store = dyn_cast<plan::StoreOp>(op);
       if (!store || store.getInPlace()) continue;
@@ -101,7 +101,7 @@ public:
       plan::offsetsAttr.set(&op, offsets);
       SmallVector<int64_t> rows;
       for (Value result : op.getResults()) {
-        const Rows one = isa<plan::ViewOp>(op) ? Rows() : storages[index.lookup(result)].rows;
+        const PitchedRows one = isa<plan::ViewOp>(op) ? PitchedRows() : storages[index.lookup(result)].rows;
         rows.append({one.row, one.pitch});
       }
       if (llvm::any_of(rows, [](int64_t number) { return number != 0; })) plan::rowsAttr.set(&op, rows);
@@ -343,9 +343,9 @@ private:
     for (Value part : concat.getXs()) {
       Storage *storage = ownScratch(part);
       const int64_t row = bytesOfRow(part);
-      const Rows rows{row / element, pitch / element};
+      const PitchedRows rows{row / element, pitch / element};
       if (storage && storage->bytes > 0 && list.usesOf(storage->root).size() == 1 &&
-          (offset | row | pitch) % vector == 0 && canWriteRows(storage->root, rows)) {
+          (offset | row | pitch) % vector == 0 && canWritePitched(storage->root, rows)) {
         inRows.insert(concat);
         if (laysRows) {
           storage->parent = int64_t(index.lookup(concat.getY()));
@@ -432,7 +432,7 @@ struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
         if (function.isExternal() || programOf(function) != program) continue;
         FragmentMemory memory(function, persistent, slots);
         if (failed(memory.shareBuffers())) return signalPassFailure();
-        memory.waitForStores();
+        memory.makeStoresWait();
         if (failed(memory.checkStoresToHost())) return signalPassFailure();
         MemoryPlan plan = memory.layOut();
         memory.annotate();

@@ -16,7 +16,7 @@ bool isStep(ArrayRef<int64_t> values) { // 5 6 7 ...
 }
 
 // The first of known indices that count on one by one in row-major order.
-std::optional<int64_t> firstOfNeighbours(Value indices) {
+std::optional<int64_t> firstOfConsecutive(Value indices) {
   DenseElementsAttr known = constantOf(indices);
   if (!known || known.getNumElements() == 0 || (known.isSplat() && known.getNumElements() > 1)) return std::nullopt;
   std::optional<int64_t> first;
@@ -36,7 +36,7 @@ Values gather(Node &n) {
   llvm::append_range(shape, shapeOf(table).drop_front(axis + 1));
   if (const int64_t padding = n.integer(onnx::paddingRowName, -1); padding >= 0)
     return {n.b.gather(table, indices, axis, 0, padding)};
-  // One known row or neighbouring rows are a slice.
+  // One known row or consecutive rows are a slice.
   if (auto known = alongAxis(indices)) {
     for (int64_t &value : known->values) {
       if (value < 0) value += size;
@@ -53,7 +53,7 @@ Values gather(Node &n) {
     }
   }
   // Rows that are known and follow each other, in whatever shape: what exporters make of a mask is one of them.
-  if (std::optional<int64_t> first = firstOfNeighbours(indices); first && *first >= 0) {
+  if (std::optional<int64_t> first = firstOfConsecutive(indices); first && *first >= 0) {
     const int64_t count = typeOf(indices).getNumElements();
     if (*first + count > size) n.fail("index " + Twine(*first + count - 1) + " is outside of " + Twine(size) + " rows");
     return {n.b.reshape(n.b.slice(table, axis, *first, count), shape)};
@@ -225,7 +225,7 @@ Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, cons
   };
   // Known neighbours are put between what stands before and after them.
   const int64_t count = own == 0 ? typeOf(index).getNumElements() : 0, all = shapeOf(data)[0];
-  std::optional<int64_t> first = own == 0 ? firstOfNeighbours(index) : std::nullopt;
+  std::optional<int64_t> first = own == 0 ? firstOfConsecutive(index) : std::nullopt;
   if (reduction == "none" && first && *first >= 0 && *first + count <= all) {
     Dims shape(shapeOf(data));
     shape[0] = count;

@@ -138,31 +138,32 @@ Type exactFor(Node &n, int64_t products) {
   return products <= mostInF32 ? Type(n.b.builder.getF32Type()) : Type(n.b.builder.getF64Type());
 }
 
-// A vector is of the rows (`isLeft`) or of the columns of a matrix.
-Value matrixParameter(Node &n, Value parameter, bool isLeft) {
+// A scale or zero point of a matrix: a vector has one number per row (`isPerRow`) or per column.
+Value matrixParameter(Node &n, Value parameter, bool isPerRow) {
   if (typeOf(parameter).getNumElements() == 1) return n.b.reshape(parameter, {});
-  if (isLeft && rankOf(parameter) == 1) return n.b.reshape(parameter, {shapeOf(parameter)[0], 1});
+  if (isPerRow && rankOf(parameter) == 1) return n.b.reshape(parameter, {shapeOf(parameter)[0], 1});
   return parameter;
 }
-Value lessZero(Node &n, Value numbers, size_t zeroAt, bool isLeft) {
+Value minusZeroPoint(Node &n, Value numbers, size_t zeroAt, bool isPerRow) {
   if (!n.has(zeroAt)) return numbers;
   Value zero = quantizedNumbers(n, zeroAt, elementOf(numbers));
-  return n.b.sub(numbers, n.b.unary<onnx::StopGradientOp>(matrixParameter(n, zero, isLeft)));
+  return n.b.sub(numbers, n.b.unary<onnx::StopGradientOp>(matrixParameter(n, zero, isPerRow)));
 }
-Value integerProduct(Node &n, size_t left, size_t leftZero, size_t right, size_t rightZero) {
+// Multiplies two quantized matrices without their zero points. f32 or f64 hold the sums exactly, so that gradients pass.
+Value exactMatMul(Node &n, size_t left, size_t leftZeroPoint, size_t right, size_t rightZeroPoint) {
   Type type = exactFor(n, shapeOf(n.in(left)).empty() ? 1 : shapeOf(n.in(left)).back());
-  Value a = lessZero(n, quantizedNumbers(n, left, type), leftZero, true);
-  Value b = lessZero(n, quantizedNumbers(n, right, type), rightZero, false);
+  Value a = minusZeroPoint(n, quantizedNumbers(n, left, type), leftZeroPoint, true);
+  Value b = minusZeroPoint(n, quantizedNumbers(n, right, type), rightZeroPoint, false);
   return matrixProduct(n, a, b);
 }
 
-Values matMulInteger(Node &n) { return {n.b.cast(integerProduct(n, 0, 2, 1, 3), n.b.builder.getI32Type())}; }
+Values matMulInteger(Node &n) { return {n.b.cast(exactMatMul(n, 0, 2, 1, 3), n.b.builder.getI32Type())}; }
 
 // Inputs: a, its scale, its zero point, b's three, the scale and the zero point of the result.
 Values qLinearMatMul(Node &n) {
   Type f32 = n.b.builder.getF32Type();
-  Value product = n.b.cast(integerProduct(n, 0, 2, 3, 5), f32);
-  auto scale = [&](size_t i, bool isLeft) { return matrixParameter(n, n.b.cast(n.in(i), f32), isLeft); };
+  Value product = n.b.cast(exactMatMul(n, 0, 2, 3, 5), f32);
+  auto scale = [&](size_t i, bool isPerRow) { return matrixParameter(n, n.b.cast(n.in(i), f32), isPerRow); };
   Value factor = n.b.div(n.b.mul(scale(1, true), scale(4, false)), scale(6, true));
   Value zero = matrixParameter(n, quantizedNumbers(n, 7, f32), true);
   return {quantizedAs(n, n.b.mul(product, factor), zero, typeOfOperand(n, 7), true)};
@@ -183,7 +184,7 @@ Value integerConvolution(Node &n, size_t at, size_t zero, size_t weight, size_t 
   int64_t products = 1;
   for (int64_t size : shapeOf(w).drop_front()) products *= size;
   Type type = exactFor(n, products);
-  Value x = lessZero(n, quantizedNumbers(n, at, type), zero, true);
+  Value x = minusZeroPoint(n, quantizedNumbers(n, at, type), zero, true);
   Value kernel = quantizedNumbers(n, weight, type);
   if (n.has(weightZero)) {
     Value point = channelParameter(n, quantizedNumbers(n, weightZero, type), rankOf(w), 0);

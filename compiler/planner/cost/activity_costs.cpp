@@ -151,7 +151,7 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
   struct Least {
     Cost device;
     UnitDispatch host;
-    double together = 0; // of candidates that are fast in both directions
+    double together = 0; // each operation takes one candidate for both passes; host dispatch is left out
   };
   std::vector<Least> kinds(size_t(model.layout->kinds));
   double dispatch = dispatchSeconds(model);

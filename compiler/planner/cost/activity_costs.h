@@ -25,8 +25,8 @@ ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choi
 // Operations may exchange over these axes, and what is exchanged once a step is shared by all microbatches.
 bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice);
 
-// A step without pipeline takes at least so long, whatever is chosen: every unit the least compute of its operations,
-// or their dispatch.
+// A lower bound of a step's passes without pipeline stages: compute and host dispatch of each unit, without collectives
+// between operations.
 double leastPassSeconds(const SplitModel &model, Recompute how);
 // The least seconds of the parameters' updates and stepPrice(), with what nothing hides.
 double leastUpdateSeconds(const SplitModel &model);

@@ -61,7 +61,7 @@ const std::string &DisplayNames::shown(const Place &place, const std::string &na
   return size_t(place.operand) < read.size() ? read[size_t(place.operand)] : name;
 }
 
-std::string DisplayNames::ofOne(const std::string &name, int64_t alike) const {
+std::string DisplayNames::ofSingleName(const std::string &name, int64_t alike) const {
   const auto found = places.find(name);
   const std::string own = found == places.end() ? name : shown(found->second, name);
   if (alike == 1) return own;
@@ -76,7 +76,7 @@ std::string DisplayNames::of(const std::string &name, int64_t alike) const {
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('+', begin), name.size());
-    std::string one = ofOne(name.substr(begin, end - begin), alike);
+    std::string one = ofSingleName(name.substr(begin, end - begin), alike);
     if (std::ranges::find(names, one) == names.end()) names.push_back(std::move(one));
     begin = end + 1;
   }

@@ -35,7 +35,8 @@ private:
   std::vector<Repeat> repeats;
   const std::string &shown(const Place &place, const std::string &name) const;
   std::vector<int> repetitionsOf(int node) const;
-  std::string ofOne(const std::string &name, int64_t alike) const;
+  // The name of one node or parameter, without "+". Repetitions are folded ("h.0..11.mlp"), or counted ("(12 x)").
+  std::string ofSingleName(const std::string &name, int64_t alike) const;
   std::vector<std::vector<std::string>> operands; // of each node: names of parameters, "" of the others
 };
 

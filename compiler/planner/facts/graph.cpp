@@ -36,7 +36,7 @@ int64_t factorAt(const dist::FactorRule &rule, const dist::TensorFactors &dims, 
   return dim < 0 ? -1 : majorFactor(rule, dims[size_t(dim)]);
 }
 
-int64_t CountedDims::factorOf(const Node &node) const {
+int64_t LogicalAxis::factorOf(const Node &node) const {
   auto find = [&](const std::vector<int> &tensors, const std::vector<dist::TensorFactors> &dims) {
     int64_t factor = -1;
     for (size_t i = 0; factor < 0 && i < tensors.size(); ++i)
@@ -47,7 +47,7 @@ int64_t CountedDims::factorOf(const Node &node) const {
   return factor >= 0 ? factor : find(node.operands, node.rule.operands);
 }
 
-bool CountedDims::spread(const Node &node, int64_t factor) {
+bool LogicalAxis::propagate(const Node &node, int64_t factor) {
   bool changed = false;
   auto spreadTo = [&](const std::vector<int> &tensors, const std::vector<dist::TensorFactors> &dims) {
     for (size_t i = 0; i < tensors.size(); ++i) {

@@ -38,11 +38,11 @@ bool indexes(const dist::TensorFactors &dims, int64_t factor);
 // The factor of a dimension that a mesh axis would split; -1: none, or no dimension.
 int64_t factorAt(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t dim);
 
-// Which dimension of every tensor counts one thing (positions, experts, heads): it flows from where it is known to
-// wherever factor rules lead.
-class CountedDims {
+// One logical axis of the model (positions, experts or heads): the dimension of each tensor that counts it, propagated
+// from where it is known through factor rules.
+class LogicalAxis {
 public:
-  explicit CountedDims(const Problem &problem, bool onlyActivations = false)
+  explicit LogicalAxis(const Problem &problem, bool onlyActivations = false)
       : of(problem.tensors.size(), -1), problem(problem), onlyActivations(onlyActivations) {}
   std::vector<int64_t> of; // per tensor; -1: none
 
@@ -50,7 +50,7 @@ public:
   int64_t factorOf(const Node &node) const;
   // Gives the dimension to the node's operands and results that have the factor and no such dimension yet. Did any get
   // it?
-  bool spread(const Node &node, int64_t factor);
+  bool propagate(const Node &node, int64_t factor);
 
 private:
   const Problem &problem;

@@ -4,9 +4,9 @@
 
 namespace cleave::planner {
 
-CountedDims findSequenceDims(const Graph &graph) {
+LogicalAxis findSequenceDims(const Graph &graph) {
   const Problem &problem = graph.problem;
-  CountedDims dims(problem, true);
+  LogicalAxis dims(problem, true);
   auto visit = [&](size_t i) {
     const Node &node = problem.nodes[i];
     auto weighs = [&](int tensor) { return !node.cheap && isMatrix(problem.tensors[size_t(tensor)]); };
@@ -16,12 +16,12 @@ CountedDims findSequenceDims(const Graph &graph) {
       bool isSequence = f != graph.batchFactors[i] && factor.size > 1 && factor.kind == dist::Factor::Parallel;
       for (size_t o = 0; o < node.operands.size(); ++o)
         isSequence = isSequence && !(weighs(node.operands[o]) && indexes(node.rule.operands[o], f));
-      if (isSequence) dims.spread(node, f);
+      if (isSequence) dims.propagate(node, f);
     }
     for (size_t o = 0; o < node.operands.size() && !hasWeight; ++o)
-      dims.spread(node, factorAt(node.rule, node.rule.operands[o], dims.of[size_t(node.operands[o])]));
+      dims.propagate(node, factorAt(node.rule, node.rule.operands[o], dims.of[size_t(node.operands[o])]));
     for (size_t r = 0; r < node.results.size(); ++r)
-      dims.spread(node, factorAt(node.rule, node.rule.results[r], dims.of[size_t(node.results[r])]));
+      dims.propagate(node, factorAt(node.rule, node.rule.results[r], dims.of[size_t(node.results[r])]));
   };
   for (size_t i = 0; i < problem.nodes.size(); ++i) visit(i);
   for (size_t i = problem.nodes.size(); i-- > 0;) visit(i); // reaches what stands before the first product
@@ -32,7 +32,7 @@ namespace {
 
 class AttentionFinder {
 public:
-  AttentionFinder(const Graph &graph, const CountedDims &sequenceDims)
+  AttentionFinder(const Graph &graph, const LogicalAxis &sequenceDims)
       : graph(graph), problem(graph.problem), sequenceDims(sequenceDims) {
     found.heads.resize(problem.nodes.size(), -1);
     found.inAttention.resize(problem.nodes.size(), false);
@@ -63,7 +63,7 @@ private:
     attention.score = score;
     attention.queries = node.operands[query == factors[0] ? 0 : 1];
     attention.keys = narrowest(node.operands[query == factors[0] ? 1 : 0]);
-    int64_t heads = headsOf(node, score);
+    int64_t heads = headFactorOf(node, score);
     std::map<int, std::pair<int64_t, int64_t>> dims; // by tensor: of the keys and of the heads
     dims[node.results[0]] = {keyDim, dimOf(node.rule, node.rule.results[0], heads)};
     std::map<int, int64_t> core = {{score, heads}};
@@ -98,7 +98,7 @@ private:
   }
 
   // The largest factor beside the samples that both operands and the result have.
-  int64_t headsOf(const Node &node, int index) const {
+  int64_t headFactorOf(const Node &node, int index) const {
     int64_t best = -1;
     for (size_t f = 0; f < node.rule.factors.size(); ++f) {
       int64_t factor = int64_t(f), size = node.rule.factors[f].size;
@@ -147,13 +147,13 @@ private:
 
   const Graph &graph;
   const Problem &problem;
-  const CountedDims &sequenceDims;
+  const LogicalAxis &sequenceDims;
   SequenceFactors found;
 };
 
 } // namespace
 
-SequenceFactors findSequenceFactors(const Graph &graph, const CountedDims &sequenceDims) {
+SequenceFactors findSequenceFactors(const Graph &graph, const LogicalAxis &sequenceDims) {
   return AttentionFinder(graph, sequenceDims).run();
 }
 

@@ -12,7 +12,7 @@
 namespace cleave::planner {
 
 // Per tensor; -1: none.
-CountedDims findSequenceDims(const Graph &graph);
+LogicalAxis findSequenceDims(const Graph &graph);
 
 // One attention: its two products, and what they multiply. Keys and values as they are before they are repeated for
 // every head (grouped queries).
@@ -25,9 +25,9 @@ struct AttentionNodes {
 struct SequenceFactors {
   std::vector<int64_t> positions; // per node: the factor that counts positions; -1: none
   std::vector<int64_t> heads; // per node: in attention and what only it reads, the factor that counts heads; -1: none
-  std::vector<bool> inAttention; // per node: Ulysses does not split positions here
+  std::vector<bool> inAttention; // per node: Ulysses splits its heads, or positions where they do not divide
   std::vector<AttentionNodes> attentions;
 };
-SequenceFactors findSequenceFactors(const Graph &graph, const CountedDims &sequenceDims);
+SequenceFactors findSequenceFactors(const Graph &graph, const LogicalAxis &sequenceDims);
 
 } // namespace cleave::planner

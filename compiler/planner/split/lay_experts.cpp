@@ -51,10 +51,10 @@ private:
   void findExperts() {
     for (const Node &node : problem.nodes)
       for (size_t f = 0; f < node.rule.factors.size(); ++f)
-        if (countsExperts(problem, node, int64_t(f))) experts.spread(node, int64_t(f));
+        if (countsExperts(problem, node, int64_t(f))) experts.propagate(node, int64_t(f));
     for (bool changed = true; changed;) {
       changed = false;
-      for (const Node &node : problem.nodes) changed |= experts.spread(node, experts.factorOf(node));
+      for (const Node &node : problem.nodes) changed |= experts.propagate(node, experts.factorOf(node));
     }
   }
 
@@ -135,7 +135,7 @@ private:
   Laying &laying;
   const Problem &problem;
   const ProblemFacts &facts;
-  CountedDims experts;
+  LogicalAxis experts;
   std::vector<dist::Sharding> layouts;
   dist::Mesh one;
 };

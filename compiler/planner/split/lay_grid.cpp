@@ -28,7 +28,7 @@ private:
       int64_t factor = facts.sequence.inAttention[i] ? facts.sequence.heads[i] : -1;
       for (size_t r = 0; factor < 0 && node.cheap && r < node.results.size(); ++r)
         factor = factorAt(node.rule, node.rule.results[r], wanted.of[size_t(node.results[r])]);
-      wanted.spread(node, factor);
+      wanted.propagate(node, factor);
     }
   }
 
@@ -136,7 +136,7 @@ private:
   bool isPlanar;
   std::vector<Form> form;
   std::vector<int64_t> feature; // per tensor: dimension
-  CountedDims wanted;           // and as attention wants it
+  LogicalAxis wanted;           // and as attention wants it
 };
 
 } // namespace

@@ -27,18 +27,20 @@ constexpr UseSet wholeBits = 3, partialBit = 4, unsplitBits = wholeBits | partia
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
-  // The ledger of so many tensors alike. `distance`: as collectiveSeconds has it.
-  Ledger(const SplitModel &model, int tensor, int64_t alike, CollectiveSink *sink, double unwanted = 1,
+  // The ledger of a tensor that is repeated `alike` times. `distance`: as collectiveSeconds has it.
+  Ledger(const SplitModel &model, int tensor, int64_t alike, CollectiveSink *sink, double otherCollectiveWeight = 1,
          double distance = 0)
-      : model(model), tensor(tensor), alike(alike), sink(sink), unwanted(unwanted), distance(distance) {}
-  // Links are busy also where products next to a collective hide it.
-  Timed tensorAxis(Collective collective, double bytes, double times, const char *why) {
+      : model(model), tensor(tensor), alike(alike), sink(sink), otherCollectiveWeight(otherCollectiveWeight),
+        distance(distance) {}
+  // A collective of tensor parallelism. Products hide a part of its time, but nothing hides an all-reduce; the links are
+  // busy for the whole time.
+  Timed addTensorParallel(Collective collective, double bytes, double times, const char *why) {
     const double wait = waitSeconds(*model.cluster, collective, groupOf(setOf({Axis::Tensor})));
     Timed timed = add(collective, setOf({Axis::Tensor}), bytes, times, why, false, wait);
     if (collective == Collective::AllReduce) return timed;
     const double overlap = model.cluster->device.tensorOverlap;
     if (sink && timed.seconds > 0) sink->back().behindProducts = overlap * timed.seconds;
-    timed.seconds = timed.seconds * (1 - overlap) * unwanted;
+    timed.seconds = timed.seconds * (1 - overlap) * otherCollectiveWeight;
     return timed;
   }
   Timed add(Collective collective, AxisSet axes, double bytes, double times, const char *why, bool isHideable = false,
@@ -69,7 +71,7 @@ private:
   int tensor;
   int64_t alike;
   CollectiveSink *sink;
-  double unwanted, distance;
+  double otherCollectiveWeight, distance;
 };
 
 bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
@@ -85,18 +87,21 @@ Timed forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes,
   if (produced == whole) return {};
   if (produced == partialSum || produced == partialExtremum) {
     if (wantsWhole || (produced == partialExtremum && splits))
-      return ledger.tensorAxis(Collective::AllReduce, bytes, times,
-                               "partial results of a split reduction are combined");
+      return ledger.addTensorParallel(Collective::AllReduce, bytes, times,
+                                      "partial results of a split reduction are combined");
     if (!splits) return {};
-    Timed timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
-                                    "partial results of a split reduction are combined, each device keeps a part");
+    Timed timed =
+        ledger.addTensorParallel(Collective::ReduceScatter, bytes, times,
+                                 "partial results of a split reduction are combined, each device keeps a part");
     int others = std::popcount(splits) - 1;
-    return timed.add(
-        ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "readers want different dimensions split"));
+    return timed.add(ledger.addTensorParallel(Collective::AllToAll, bytes, times * others,
+                                              "readers want different dimensions split"));
   }
-  if (wantsWhole) return ledger.tensorAxis(Collective::AllGather, bytes, times, "a reader needs all of a split tensor");
+  if (wantsWhole)
+    return ledger.addTensorParallel(Collective::AllGather, bytes, times, "a reader needs all of a split tensor");
   int others = std::popcount(splits & ~(firstSplitBit << produced));
-  return ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "a reader wants another dimension split");
+  return ledger.addTensorParallel(Collective::AllToAll, bytes, times * others,
+                                  "a reader wants another dimension split");
 }
 
 // Backward collectives that bring the readers' gradients to the producer's layout.
@@ -107,15 +112,16 @@ Timed backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes
     int others = std::popcount(splits & ~(firstSplitBit << produced));
     Timed timed;
     if (partialGradient)
-      timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
-                                "partial gradients are combined, each device keeps a part");
-    return timed.add(ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
-                                       "gradients come back split in another dimension"));
+      timed = ledger.addTensorParallel(Collective::ReduceScatter, bytes, times,
+                                       "partial gradients are combined, each device keeps a part");
+    return timed.add(ledger.addTensorParallel(Collective::AllToAll, bytes, times * others,
+                                              "gradients come back split in another dimension"));
   }
   Timed timed;
-  if (partialGradient) timed = ledger.tensorAxis(Collective::AllReduce, bytes, times, "partial gradients are combined");
-  return timed.add(ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
-                                     "gradients come back split and are needed whole"));
+  if (partialGradient)
+    timed = ledger.addTensorParallel(Collective::AllReduce, bytes, times, "partial gradients are combined");
+  return timed.add(ledger.addTensorParallel(Collective::AllGather, bytes, times * std::popcount(splits),
+                                            "gradients come back split and are needed whole"));
 }
 
 // Bytes kept for the backward pass: the copies that the readers got, and the producer's own. Where communication can
@@ -417,8 +423,8 @@ bool isSentAgain(const SplitModel &model, const Flow &flow) {
 }
 
 Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
-               double unwanted) {
-  Cost cost = transferPrice(model, flow, produced, uses, sink, unwanted);
+               double otherCollectiveWeight) {
+  Cost cost = transferPrice(model, flow, produced, uses, sink, otherCollectiveWeight);
   const KeptBytes kept = flowBytes(model, flow, produced, uses);
   cost.kept = kept.here;
   cost.keptOnHost = kept.onHost;
@@ -427,12 +433,12 @@ Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSe
 }
 
 Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
-                   double unwanted) {
+                   double otherCollectiveWeight) {
   const Setting &setting = model.setting;
   const bool isParameter = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Parameter;
   if (flow.producer < 0) return uses & partialBit ? waitedFor({infinity, {}}, {}) : Cost();
   if (setting.tp <= 1 || !uses) return {};
-  Ledger ledger(model, flow.tensor, flow.count, sink, isParameter ? 1 : unwanted);
+  Ledger ledger(model, flow.tensor, flow.count, sink, isParameter ? 1 : otherCollectiveWeight);
   const double count = double(flow.count), microbatches = double(setting.microbatches);
   // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
   const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;

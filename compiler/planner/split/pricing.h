@@ -72,13 +72,13 @@ double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced,
 double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
 // So many tensors of a flow do not leave for the host's memory: they are read again too soon.
 int nearLossOf(const Setting &setting, const Flow &flow);
-// `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
+// `otherCollectiveWeight`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
 // `produced`: how the producer leaves it; infinite `communication` when a use cannot be fed from it.
 Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
-               double unwanted = 1);
+               double otherCollectiveWeight = 1);
 // The same without what is kept.
 Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
-                   CollectiveSink *sink = nullptr, double unwanted = 1);
+                   CollectiveSink *sink = nullptr, double otherCollectiveWeight = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Bytes of a microbatch that a device sends, where one stage hands it to another.

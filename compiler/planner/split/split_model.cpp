@@ -138,8 +138,9 @@ private:
                 model.setting.mesh().str(), model.setting.microbatches)};
   }
 
-  // Which factor cp splits follows from the graph: the one that counts positions, or under Ulysses in attention heads.
-  // Devices that were asked for do not repeat each other's work: what is expensive has to be split.
+  // Chooses the factor of each node that context parallelism splits. Ring attention splits positions; Ulysses splits
+  // attention heads, and positions where the heads do not divide. An expensive node that cannot be split is an error. A
+  // node of attention without heads, such as a mask, stays whole under Ulysses.
   Status splitSequence() {
     model.attentionSplit = constraints.attentionSplit;
     if (model.setting.cp == 1) return Status::ok();
@@ -156,13 +157,13 @@ private:
       auto canSplit = [&](int64_t factor, const std::vector<bool> &inParts) {
         return inParts[i] && node.rule.factors[size_t(factor)].size % model.setting.cp == 0;
       };
-      bool byHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
+      bool wantsHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
       int64_t positions = facts.sequence.positions[i], heads = facts.sequence.heads[i];
       int64_t &factor = contextFactors[i];
-      contextByHeads[i] = byHeads && canSplit(heads, facts.canSplitHeads);
+      contextByHeads[i] = wantsHeads && canSplit(heads, facts.canSplitHeads);
       if (contextByHeads[i])
         factor = heads;
-      else if (!(byHeads && heads < 0) && canSplit(positions, facts.canSplitPositions))
+      else if (!(wantsHeads && heads < 0) && canSplit(positions, facts.canSplitPositions))
         factor = positions;
       CLEAVE_RETURN_IF_ERROR(checkPositions(i));
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)

@@ -364,7 +364,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   ProblemFacts facts(problem);
   facts.samplesMeetAt = problem.samplesMeetAt();
   facts.expertCounts = expertCounts(problem);
-  const CountedDims sequence = findSequenceDims(facts);
+  const LogicalAxis sequence = findSequenceDims(facts);
   facts.sequenceDims = sequence.of;
   facts.sequence = findSequenceFactors(facts, sequence);
   facts.core = findAttentionCore(facts, facts.sequence);

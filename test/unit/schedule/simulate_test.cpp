@@ -77,7 +77,7 @@ TEST(Simulate, ClosedForms) {
       auto idle = [&](const std::string &kind, int chunks, StageTimes times) {
         times.forward /= chunks, times.backwardInput /= chunks, times.backwardWeight /= chunks;
         const Simulation simulation = simulated(make(kind, ranks, microbatches, times), times);
-        return simulation.longestRank -
+        return simulation.longestRankTime -
                microbatches * chunks * (times.forward + times.backwardInput + times.backwardWeight);
       };
       for (const StageTimes &t : {StageTimes{1, 1, 1}, StageTimes{10, 9, 7}, StageTimes{4, 4, 2}}) {
