@@ -255,6 +255,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
                         (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
   if (!asIs && filled && !filled->noSmallerBatch.empty()) return withReason(filled->noSmallerBatch);
+  if (!asIs && !filled && asIs.status().message().find("divide") != std::string::npos) return filled.status();
   if (!isFaster) return asIs;
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));

@@ -46,13 +46,18 @@ struct Uses {
       if (use.getOperandNumber() != 1) return pass(isWhole); // its entries in another order
       tighten(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(int64_t(gather.getAxis())), isPart);
       hasTable |= isWhole;
+    } else if (auto product = dyn_cast<onnx::GroupedContractOp>(op)) {
+      if (use.getOperandNumber() != 2) return; // a table, or its rows
+      tighten(static_cast<int64_t>(product.getGroupCount()), isPart);
+      hasTable |= isWhole;
     } else if (auto equal = dyn_cast<onnx::EqualOp>(op)) {
       Value other = equal->getOperand(1 - use.getOperandNumber());
       if (int64_t size = iotaSize(other)) {
         tighten(size, isPart);
         hasClasses |= isWhole;
       } else if (std::optional<double> value = onnx::repeatedNumber(other, true)) {
-        range.ignored.push_back(static_cast<int64_t>(*value));
+        const auto number = static_cast<int64_t>(*value); // of several losses once
+        if (!llvm::is_contained(range.ignored, number)) range.ignored.push_back(number);
       }
     } else if (isa<onnx::LessOp, onnx::LessOrEqualOp, onnx::GreaterOp, onnx::GreaterOrEqualOp>(op)) {
       isOrdered = true;

@@ -1,7 +1,7 @@
 #include "compiler/specialize/microbatch_inputs.h"
 #include "compiler/specialize/input_bounds.h"
-#include "compiler/training/losses.h"
 #include "dialects/onnx/sample_dim.h"
+#include "runtime/plan/empty_label.h"
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -21,8 +21,8 @@ std::map<std::string, StepInput> stepInputs(ModuleOp module) {
     const IndexRange range = indexRange(argument, input.isLabel);
     if (type.getElementType().isInteger())
       input.range = range;
-    else if (llvm::is_contained(range.ignored, static_cast<int64_t>(training::emptyLabel)))
-      input.range.ignored = {static_cast<int64_t>(training::emptyLabel)};
+    else if (llvm::is_contained(range.ignored, static_cast<int64_t>(runtime::emptyLabel)))
+      input.range.ignored = {static_cast<int64_t>(runtime::emptyLabel)};
   }
   return inputs;
 }

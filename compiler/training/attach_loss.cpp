@@ -4,6 +4,7 @@
 #include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "runtime/plan/empty_label.h"
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -185,12 +186,20 @@ private:
       Type element = tensorType(*made).getElementType();
       const bool holdsEmpty = element.isF32() || element.isF64() || element.isBF16() || element.isInteger(64);
       if (emptyPlaces && holdsEmpty && !loss.labels.output && !isEmbeddingLoss(loss.kind))
-        isEmpty = f.make<onnx::EqualOp>(*made, f.like(*made, emptyLabel));
+        isEmpty = f.make<onnx::EqualOp>(*made, f.like(*made, runtime::emptyLabel));
       labels = f.cast(*made, type.getElementType());
     }
     if (!isEmbeddingLoss(loss.kind)) comparedBy(loss).labels = labels;
     return isEmbeddingLoss(loss.kind) ? buildEmbeddingLoss(f, loss, *outputs, labels)
-                                      : buildElementLoss(f, loss, x, labels, isEmpty);
+                                      : buildElementLoss(f, loss, x, labels, isEmpty, rowsBesideSamples(model, x));
+  }
+
+  // Where the first dimension counts no samples: a microbatch's part of it, so that those of all add up to it. 0: it
+  // counts them.
+  double rowsBesideSamples(func::FuncOp model, Value x) {
+    std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
+    if (!place || place->dim == 0 || tensorType(x).getRank() == 0) return 0;
+    return static_cast<double>(tensorType(x).getDimSize(0)) / static_cast<double>(microbatches);
   }
 
   FailureOr<LossTerms> buildGraphLoss(Formula f, func::FuncOp model, const recipe::Loss &loss, Value x) {

@@ -109,7 +109,7 @@ LossTerms buildSoftClassLoss(Formula f, const recipe::Loss &loss, Value x, Value
   return {f.total(each), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
 }
 
-LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, Value isEmpty) {
+LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, Value isEmpty, double rows) {
   Value t = f.cast(labels, tensorType(x).getElementType());
   if (isEmpty) t = f.where(isEmpty, f.like(t, 0), t);
   Value each;
@@ -158,8 +158,10 @@ LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value l
   const bool isOfBatch = loss.reduction == recipe::Reduction::BatchMean && type.getRank() > 0;
   const auto counted = static_cast<double>(isOfBatch ? type.getDimSize(0) : type.getNumElements());
   Value count = f.constant(scalarLike(x), counted);
-  if (isEmpty) {
-    each = f.where(isEmpty, f.like(each, 0), each);
+  if (isEmpty) each = f.where(isEmpty, f.like(each, 0), each);
+  if (isOfBatch && rows > 0) {
+    count = f.constant(scalarLike(x), rows);
+  } else if (isEmpty) {
     Value elements = f.total(f.cast(f.make<onnx::NotOp>(isEmpty), type.getElementType()));
     count = f.scale(elements, counted / static_cast<double>(type.getNumElements()));
   }

@@ -25,11 +25,9 @@ LossTerms buildClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value 
 LossTerms buildSoftClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels,
                              int64_t axis);
 // bce, bce_with_logits, mse, l1, huber, kl_div. `labels` has x's shape, and so has `isEmpty`, if there is one: elements
-// that do not count.
+// that do not count. `rows`: what batchmean divides by, the microbatch's part of x's first dimension; 0: its samples.
 LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels,
-                           mlir::Value isEmpty);
-// The label of a place that stays empty, of losses that have no class to ignore; it is exact in i64, f32 and bf16.
-inline constexpr double emptyLabel = -0x1p62;
+                           mlir::Value isEmpty, double rows);
 // hinge_embedding and margin_ranking, where `labels` has the outputs' shape; cosine_embedding, without its last
 // dimension; triplet, which has none. Labels are 1 or -1, of the outputs' element type.
 bool isEmbeddingLoss(recipe::LossKind kind);

@@ -21,7 +21,8 @@ Value firstLargest(Formula f, Value x, int64_t axis) {
   Value largest = f.make<onnx::ReduceMaxOp>(x, axis);
   Value isLargest = f.make<onnx::EqualOp>(x, f.expand(largest, shape, axis));
   Value numbers = classNumbers(f, x, axis);
-  return f.make<onnx::ReduceMinOp>(f.where(isLargest, numbers, f.like(numbers, static_cast<double>(shape[axis]))), axis);
+  return f.make<onnx::ReduceMinOp>(f.where(isLargest, numbers, f.like(numbers, static_cast<double>(shape[axis]))),
+                                   axis);
 }
 
 // Classes that the model says and the labels say, by sample, as floats. Labels that are no class, and those that the

@@ -263,6 +263,9 @@ class Trainer:
         for name, array in arrays.items():
             is_label, label = ctypes.c_int(), ctypes.c_int64()
             axis = self._library.cleave_filled_dimension(self._handle, name.encode(), ctypes.byref(is_label), ctypes.byref(label))
+            if axis < 0:  # all samples read the same
+                filled[name] = array
+                continue
             missing = whole[name][axis] - array.shape[axis]
             counts[array.shape[axis]] = name
             more = (np.full((*array.shape[:axis], missing, *array.shape[axis + 1:]), label.value, array.dtype) if is_label.value
@@ -306,7 +309,7 @@ class Trainer:
                 raise CleaveError(f"input {name!r} has shape {known} {where} and {array.shape} here{why}", 2)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise CleaveError(f"input {name!r} is {np.dtype(dtype)} in the plan and {array.dtype} here", 2)
-        return np.ascontiguousarray(array, dtype=dtype)
+        return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)  # of a number, too
 
     @property
     def rank_samples(self):

@@ -31,6 +31,30 @@ class Scaled(nn.Module):
         return self.layer(input) * input.shape[0]
 
 
+class Turned(nn.Module):
+    """Samples are the second dimension of the output; an input that all of them share, and a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 15)
+
+    def forward(self, input, scale, shift):
+        y = self.layer(input * scale) + shift
+        return y.view(-1, 3, 5).transpose(0, 1).log_softmax(-1)
+
+
+def batchmean(folder):
+    """kl_div divides by the first dimension, whatever it counts, in empty places and microbatches alike."""
+    net, x, scale, shift = Turned(), torch.randn(30, 12), torch.rand(12), torch.tensor(0.5)
+    labels = torch.rand(3, 30, 5).softmax(-1)
+    wanted = by_torch(net, [((x, scale, shift), labels)] * 3, lambda y, t: nn.functional.kl_div(y, t, reduction="batchmean"))
+    recipe = {**RECIPE, "loss": {"kind": "kl_div", "reduction": "batchmean"}}
+    for cluster, split in (("cpu:1", {}), ("cpu:1", {"microbatches": 2}), ("cpu:7", {"mesh": "dp=7"}), ("cpu:2", {"microbatches": 4})):
+        plan = cleave.compile(net, recipe, cluster, f"{folder}/turned.plan", example=(x[:2], scale, shift), **split)
+        with cleave.Trainer(plan) as trainer:
+            close([trainer.step({"input": x, "scale": scale, "shift": shift, "labels": labels}).loss for _ in range(3)], wanted)
+
+
 def cross_entropy(x, labels):
     return nn.functional.cross_entropy(x, labels, label_smoothing=0.1)
 
@@ -40,7 +64,7 @@ def by_torch(module, batches, criterion=cross_entropy):
     optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
     for x, labels in batches:
         optimizer.zero_grad()
-        loss = criterion(module(x), labels)
+        loss = criterion(module(*x) if isinstance(x, tuple) else module(x), labels)
         loss.backward()
         nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
@@ -114,6 +138,7 @@ def main():
                 close([json.loads(line)["loss"] for line in metrics.read_text().splitlines()], wanted)
                 metrics.unlink()
             assert subprocess.run([tool_path(), "verify", "--proof", plan.path], capture_output=True).returncode == 0, kind
+        batchmean(folder)
         # A loss that has no such label cannot leave places empty.
         refused(lambda: cleave.compile(f"{folder}/model.onnx", {**RECIPE, "loss": {"kind": "hinge_embedding"}}, "cpu:7", mesh="dp=7"),
                 "the batch of 30 does not divide over dp=7", "no place of a larger batch can stay empty: loss hinge_embedding has no label that it ignores")

@@ -1,5 +1,6 @@
 #include "runtime/train/data/ragged.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/empty_label.h"
 #include "runtime/plan/float_convert.h"
 #include "runtime/train/data/kinds.h"
 #include "runtime/train/data/sequence.h"
@@ -127,7 +128,9 @@ private:
 Result<double> padOf(const DataSettings &settings, const Field &field) {
   if (auto given = settings.pad.find(field.name); given != settings.pad.end()) return given->second;
   if (!field.label) return 0.0;
-  if (!field.ignored.empty()) return static_cast<double>(field.ignored.front());
+  // Metrics would count the label of empty places, and so would a mean over samples.
+  const auto ignored = field.ignored.empty() ? emptyLabel : static_cast<double>(field.ignored.front());
+  if (ignored != emptyLabel) return ignored;
   return inputError(
       fmt::format("data.lengths: the loss counts every label of '{}', and there is none behind a sample's "
                   "end: give the loss an ignore_index, or data.pad.{} a number",
