@@ -69,7 +69,7 @@ def on_cpus(build, scratch, rows):
         rows.append(f"| {model} | " + " | ".join(cells) + " |")
         print(rows[-1], flush=True)
     within = sum(abs(ratio - 1) <= 0.08 for ratio in times)
-    rows += ["", f"Of {len(times)} plans, {within} have a predicted step within 8 % of the simulated one (median ratio "
+    rows += ["", f"{within} of {len(times)} plans have a predicted step within 8 % of the simulated one (median ratio "
              f"{statistics.median(times):.2f}), and {sum(1 <= ratio <= 1.1 for ratio in sizes)} an estimated memory of 1.00 to 1.10 times the plan's "
              f"(median {statistics.median(sizes):.2f})."]
 
