@@ -10,7 +10,7 @@ import sys
 
 RUNTIME = ["runtime/base", "runtime/plan", "runtime/engine", "runtime/train", "runtime/check"]
 WITHOUT_MLIR = ["compiler/tuning.h", "compiler/elements/buffer_alignment.h", "compiler/schedule", "compiler/cluster",
-                "compiler/recipe", "compiler/planner", "compiler/calibrate", "compiler/report"]
+                "compiler/recipe", "compiler/planner", "compiler/calibrate", "compiler/simulate", "compiler/report"]
 ARROWS = {
     **{room: RUNTIME[:i] for i, room in enumerate(RUNTIME)},  # each uses those before it
     "runtime/capi": RUNTIME,
