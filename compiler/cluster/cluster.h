@@ -61,6 +61,7 @@ struct Device {
   std::array<double, elementWorks> elementSeconds{}; // by ElementWork
   bool fusedAttention = false;
   double softmaxMatrices = -1;
+  double fusedRow = -1; // elements
   double scoreTraffic = -1, tensorOverlap = -1, kernelTraffic = -1, updateTraffic = -1;
 
   // FLOP/s at a precision; fp32's where the device has no figure of its own.

@@ -52,14 +52,15 @@ constexpr int never = 1000;
 // clang-format off
 // Fitted on the calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them): what products reach of their
 // peak and lose at an edge. Streaming kernels reach 85 to 90 % of an A100's bandwidth (STREAM). NCCL's kernels take some
-// multiprocessors: Galvatron measures compute 1.126 times slower while overlapped.
+// multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. Megatron-LM's fused softmax kernels take
+// rows of up to 16,384 elements.
 const Device onGpu{.overlap = 1 / 1.126, .computeEfficiency = 0.8, .bandwidthEfficiency = 0.85, .halfRateDimension = 4,
-                   .softmaxMatrices = 1, .tensorOverlap = 0};
+                   .softmaxMatrices = 1, .fusedRow = 16384, .tensorOverlap = 0};
 const Software profiles[] = {
     // The figures of our plans, none of them measured: steps are graphs, so the host hands nothing over; a kernel
-    // stands for itself, and moves what it must; cuDNN has attention in 16 bits from Ampere on; gradients are summed
-    // beside the backward pass, and what products read is waited for.
-    {"cleave", 80, {.launchSeconds = 3e-6, .dispatchSeconds = 0, .kernelTraffic = 1, .updateTraffic = 1}},
+    // stands for itself, and moves what it must, with rows of any length; cuDNN has attention in 16 bits from Ampere on;
+    // gradients are summed beside the backward pass, and what products read is waited for.
+    {"cleave", 80, {.launchSeconds = 3e-6, .dispatchSeconds = 0, .fusedRow = 0, .kernelTraffic = 1, .updateTraffic = 1}},
     // Megatron-LM of 2021 and 2022, and Megatron-DeepSpeed: scores in memory, gradients summed after the backward pass.
     // Fitted likewise: the traffic of kernels and of scores (softmax and dropout are kernels of their own), a launch (from
     // the end of one kernel to the full speed of the next; a kernel here stands for two or three of Megatron-LM's) and a
@@ -80,7 +81,7 @@ const Software profiles[] = {
 // of its rate at 512x2048x512. The same cores compute and copy: nothing hides.
 const Device onCpu{.launchSeconds = 4e-6, .soloLaunchSeconds = 0.3e-6, .dispatchSeconds = 0, .overlap = 0,
                    .computeEfficiency = 0.9, .bandwidthEfficiency = 0.8, .halfRateDimension = 24, .softmaxMatrices = 1,
-                   .tensorOverlap = 0, .kernelTraffic = 1, .updateTraffic = 1};
+                   .fusedRow = 0, .tensorOverlap = 0, .kernelTraffic = 1, .updateTraffic = 1};
 // clang-format on
 
 const Software *profileOf(const std::string &name) {
@@ -191,8 +192,8 @@ void fillIn(Cluster &cluster) {
     for (double Device::*figure :
          {&Device::launchSeconds, &Device::soloLaunchSeconds, &Device::dispatchSeconds, &Device::overlap,
           &Device::gradientOverlap, &Device::computeEfficiency, &Device::bandwidthEfficiency,
-          &Device::halfRateDimension, &Device::softmaxMatrices, &Device::scoreTraffic, &Device::tensorOverlap,
-          &Device::kernelTraffic, &Device::updateTraffic})
+          &Device::halfRateDimension, &Device::softmaxMatrices, &Device::fusedRow, &Device::scoreTraffic,
+          &Device::tensorOverlap, &Device::kernelTraffic, &Device::updateTraffic})
       if (device.*figure < 0) device.*figure = standard.*figure;
   if (device.soloLaunchSeconds < 0) device.soloLaunchSeconds = device.launchSeconds;
   if (!tellsSolo) device.soloLaunchSeconds = std::min(device.soloLaunchSeconds, device.launchSeconds);

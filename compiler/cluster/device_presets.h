@@ -40,9 +40,6 @@ inline constexpr double stepScalars = 16;
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
 // Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
 inline constexpr double usableMemory = 0.94;
-// Longest row, in elements, of a reduction that is fused with its neighbours: Megatron-LM's fused softmax kernels take
-// rows of up to 16384.
-inline constexpr double fusedRow = 16384;
 
 // A softmax that is not fused copies scores to fp32, scales, masks, normalises and copies them back by a kernel each: 5
 // for 1, and 34 bytes a score for 4; dropout after it, 5 bytes, stays.

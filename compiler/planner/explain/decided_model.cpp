@@ -200,9 +200,9 @@ StageProblem DecidedModel::stages() const {
 Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster, const Decision &decision) {
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
   const Constraints constraints = constraintsOf(decision);
-  auto facts = std::make_shared<ProblemFacts>(gatherFacts(problem, constraints));
+  auto facts = std::make_shared<ProblemFacts>(gatherFacts(problem, cluster.device, constraints));
   if (!repeatsWereTied(problem, decision, *facts))
-    facts = std::make_shared<ProblemFacts>(gatherFacts(problem, constraints, false));
+    facts = std::make_shared<ProblemFacts>(gatherFacts(problem, cluster.device, constraints, false));
   return decide(problem, std::move(facts), cluster, decision);
 }
 

@@ -40,7 +40,7 @@ bool readsPart(const Node &node) { return node.kind.form == Form::Slice || node.
 // Cheap operations that become one kernel.
 class Clusters {
 public:
-  explicit Clusters(const Graph &graph)
+  Clusters(const Graph &graph, double longestRow)
       : copies(findCopies(graph.problem)), graph(graph), problem(graph.problem), parent(problem.nodes.size()),
         breaks(problem.nodes.size()), isWritten(problem.tensors.size()) {
     std::iota(parent.begin(), parent.end(), 0);
@@ -52,7 +52,7 @@ public:
       for (size_t f = 0; f < node.rule.factors.size(); ++f)
         if (node.rule.factors[f].kind == dist::Factor::Reduced && int64_t(f) != graph.batchFactors[i])
           row *= double(node.rule.factors[f].size);
-      if (node.cheap && !readsPart(node) && row > constants::fusedRow) breaks[size_t(root(int(i)))] = true;
+      if (node.cheap && !readsPart(node) && longestRow > 0 && row > longestRow) breaks[size_t(root(int(i)))] = true;
     }
     for (size_t i = 0; i < problem.nodes.size(); ++i)
       for (int tensor : problem.nodes[i].operands)
@@ -231,8 +231,8 @@ void findWork(const Graph &graph, const Clusters &clusters, std::vector<FusedWor
 
 } // namespace
 
-Fusion findFusion(const Graph &graph) {
-  const Clusters clusters(graph);
+Fusion findFusion(const Graph &graph, const Device &device) {
+  const Clusters clusters(graph, device.fusedRow);
   const size_t nodes = graph.problem.nodes.size(), tensors = graph.problem.tensors.size();
   Fusion fusion{std::vector<FusedWork>(nodes), std::vector<bool>(tensors), std::vector<bool>(tensors)};
   findWork(graph, clusters, fusion.work);

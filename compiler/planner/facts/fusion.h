@@ -9,9 +9,10 @@
 // normalization does, the gradients of parameters, which are sums over columns, are kernels of their own: one for what
 // is added before the rows' sums (a bias), one for what comes after (scale and shift).
 //
-// A reduction over rows longer than a kernel can hold (constants::fusedRow) breaks fusion: every operation of such a
+// A reduction over rows longer than a kernel can hold (Device::fusedRow) breaks fusion: every operation of such a
 // cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
 #pragma once
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/facts/sequence.h"
 
 namespace cleave::planner {
@@ -41,7 +42,7 @@ struct Fusion {
   std::vector<bool> madeAgain; // and of the others: needed, and made again
 };
 // Sizes are weighed against each other with the whole batch, so that a problem built with fewer samples gives the same.
-Fusion findFusion(const Graph &graph);
+Fusion findFusion(const Graph &graph, const Device &device);
 
 // Per node: the core of attention, from the product of queries and keys up to, but without, the one with the values.
 // Its tensors have an element for every pair of positions. Selective recomputation does it again (Korthikanti et al.

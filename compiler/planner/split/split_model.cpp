@@ -424,7 +424,9 @@ Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts,
   if (!facts.repeats.empty() && !setting.laidAxes().empty() && problem.nodes.size() <= mostUntied)
     if (Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, setting); // else: said below
         axes && !areLaidAlike(problem, facts.repeats, *axes))
-      return Builder(problem, gatherFacts(problem, constraints, false), cluster, constraints, setting, like).build();
+      return Builder(problem, gatherFacts(problem, cluster.device, constraints, false), cluster, constraints, setting,
+                     like)
+          .build();
   return Builder(problem, facts, cluster, constraints, setting, like).build();
 }
 

@@ -240,8 +240,9 @@ struct ProblemFacts : Graph {
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };
-// `tiesBlocks`: repetitions of a block are split alike.
-ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks = true);
+// `device`: whose kernels (fusion.h). `tiesBlocks`: repetitions of a block are split alike.
+ProblemFacts gatherFacts(const Problem &problem, const Device &device, const Constraints &constraints,
+                         bool tiesBlocks = true);
 
 // `like`: a model of the same problem and constraints with the same cp, if there is one: what follows from cp alone is
 // taken from it. Errors: a pin that no node or parameter can follow.

@@ -360,7 +360,8 @@ WaitingGradients findWaitingGradients(const ProblemFacts &facts) {
 
 } // namespace
 
-ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks) {
+ProblemFacts gatherFacts(const Problem &problem, const Device &device, const Constraints &constraints,
+                         bool tiesBlocks) {
   ProblemFacts facts(problem);
   facts.samplesMeetAt = problem.samplesMeetAt();
   facts.expertCounts = expertCounts(problem);
@@ -368,7 +369,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.sequenceDims = sequence.of;
   facts.sequence = findSequenceFactors(facts, sequence);
   facts.core = findAttentionCore(facts, facts.sequence);
-  Fusion fusion = findFusion(facts);
+  Fusion fusion = findFusion(facts, device);
   facts.fused = std::move(fusion.work);
   facts.kept = std::move(fusion.kept);
   facts.madeAgain = std::move(fusion.madeAgain);

@@ -36,7 +36,7 @@ protected:
   }
 
   Outcome search(double seconds) {
-    const ProblemFacts facts = gatherFacts(problem, constraints);
+    const ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
     SearchOptions options{.alternatives = false};
     options.seconds = seconds;
     return searchSettings(problem, facts, cluster, constraints, options);
@@ -107,7 +107,7 @@ TEST(SearchParts, EveryOneStops) {
   setting.microbatches = 8;
   setting.schedule = "1f1b";
   const Constraints constraints;
-  const ProblemFacts facts = gatherFacts(problem, constraints);
+  const ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
   const testing::FirstStages split(problem, *cluster, setting);
   ASSERT_TRUE(split.isPossible());
   StageProblem stages = split.stages(Recompute::None);
@@ -134,7 +134,7 @@ TEST(Anytime, ALimitLeavesLessToSearch) {
   problem.batch = 12;
   Result<Cluster> cluster = parseCluster("a100-80g:4");
   Constraints constraints;
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
   SearchOptions options{.alternatives = false};
   const Outcome all = searchSettings(problem, facts, *cluster, constraints, options);
   options.worth = all.best->seconds() * (1 + 1e-9);

@@ -92,7 +92,7 @@ TEST(BruteForce, TheInnerOptimumIsTheBestOfAllAssignments) {
     ASSERT_TRUE(problem.check()) << problem.check().message();
     Cluster cluster = clusterOf(seed, 4);
     Constraints constraints;
-    ProblemFacts facts = gatherFacts(problem, constraints);
+    ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
     auto model = buildModel(problem, facts, cluster, constraints, settingOf(seed, 4));
     ASSERT_TRUE(model);
     double best = infinity;
@@ -120,7 +120,7 @@ TEST(BruteForce, MemoryLimitsAreKeptAndTheBoundHolds) {
     Problem problem = randomProblem(seed + 1000, 3);
     Cluster cluster = clusterOf(seed, 4);
     Constraints constraints;
-    ProblemFacts facts = gatherFacts(problem, constraints);
+    ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
     auto model = buildModel(problem, facts, cluster, constraints, settingOf(seed, 4));
     ASSERT_TRUE(model);
     double least = infinity, atFastest = 0, fastest = infinity;
@@ -159,7 +159,7 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
     Constraints constraints;
     if (seed % 3 == 2) constraints.offload = Offload::Optimizer;
     constraints.pp = 1; // pipelines: pipeline_brute_force_test.cpp
-    ProblemFacts facts = gatherFacts(problem, constraints);
+    ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
     double best = infinity;
     for (int64_t tp : {1, 2, 4})
       for (int64_t microbatches : {1, 2, 4, 8, 16})
@@ -192,13 +192,13 @@ TEST(BruteForce, TyingRepeatedBlocksCostsLittle) {
   Problem problem = testing::gpt({8, 64, 128, 8, 4, 512});
   Cluster cluster = clusterOf(0, 4);
   Constraints constraints;
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   ASSERT_EQ(facts.repeats.size(), 1u);
   EXPECT_GE(facts.repeats[0].count, 3);
   Setting setting;
   setting.tp = 4;
   auto tied = buildModel(problem, facts, cluster, constraints, setting);
-  const ProblemFacts untied = gatherFacts(problem, constraints, false);
+  const ProblemFacts untied = gatherFacts(problem, cluster.device, constraints, false);
   auto free = buildModel(problem, untied, cluster, constraints, setting);
   ASSERT_TRUE(tied && free);
   EXPECT_LT(tied->variables.size() * 2, free->variables.size());

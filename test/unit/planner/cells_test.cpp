@@ -51,7 +51,7 @@ Problem deep(int layers) {
 TEST(Cells, AModelIsNoLargerForMoreRepetitions) {
   const Constraints constraints;
   const Problem few = deep(6), many = deep(24);
-  const ProblemFacts ofFew = gatherFacts(few, constraints), ofMany = gatherFacts(many, constraints);
+  const ProblemFacts ofFew = gatherFacts(few, Device(), constraints), ofMany = gatherFacts(many, Device(), constraints);
   EXPECT_EQ(ofFew.structure->variables.size(), ofMany.structure->variables.size());
   EXPECT_EQ(ofFew.structure->flows.size(), ofMany.structure->flows.size());
   double tensors = 0; // each is in one of them
@@ -67,7 +67,7 @@ TEST(Cells, TheBestAloneIsTheBestOfAll) {
       Result<Cluster> cluster = parseCluster(on);
       ASSERT_TRUE(cluster);
       const Constraints constraints;
-      const ProblemFacts facts = gatherFacts(problem, constraints);
+      const ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
       SearchOptions options{.certifies = false};
       const Outcome all = searchSettings(problem, facts, *cluster, constraints, options);
       options.onlyBest = true;
@@ -89,7 +89,7 @@ TEST(Cells, WhatIsPricedOnceIsWhatEachSettingCosts) {
       Result<Constraints> constraints = parseConstraints({.like = like}, *cluster);
       ASSERT_TRUE(constraints) << constraints.status().message();
       for (std::optional<int64_t> *size : {&constraints->dp, &constraints->tp, &constraints->pp}) size->reset();
-      const ProblemFacts facts = gatherFacts(problem, *constraints);
+      const ProblemFacts facts = gatherFacts(problem, cluster->device, *constraints);
       Cells cells(problem, facts, *cluster, *constraints);
       for (Setting setting : openSettings(problem, facts, *cluster, *constraints, true)) {
         Cell &cell = cells.at(setting);
@@ -128,7 +128,7 @@ TEST(Cells, EveryOperationHasAWayThatGoesWithItsNeighbours) {
       if (!pin.dims.empty() && random() % 3) pin.dims[random() % pin.dims.size()] = {"tp"};
       constraints->pins.push_back(pin);
     }
-    const ProblemFacts facts = gatherFacts(problem, *constraints);
+    const ProblemFacts facts = gatherFacts(problem, cluster->device, *constraints);
     Setting setting;
     setting.tp = int64_t(1) + int64_t(random() % 4);
     Result<SplitModel> model = buildModel(problem, facts, *cluster, *constraints, setting);
@@ -168,7 +168,7 @@ TEST(Cells, WithoutAnyChoiceTheSearchSaysSo) {
     ASSERT_TRUE(cluster);
     Constraints constraints;
     constraints.tp = 4;
-    const ProblemFacts facts = gatherFacts(problem, constraints);
+    const ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
     Cells cells(problem, facts, *cluster, constraints);
     const std::vector<Setting> settings = openSettings(problem, facts, *cluster, constraints, true);
     ASSERT_FALSE(settings.empty());

@@ -51,7 +51,7 @@ TEST(Collectives, AParameterThatLiesOtherwiseIsGatheredForEachPassThatReadsIt) {
   ProblemBuilder b("two", 16);
   const int y = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 64})});
   b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bn,nm->bm", {y, b.parameter("v", {64, 8})})});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("cpu:2");
   Setting setting;
   setting.tp = 2;
@@ -77,7 +77,7 @@ TEST(Collectives, TheSumOfAGradientLiesAsReadersLeaveIt) {
   ProblemBuilder b("one", 16);
   const int x = b.op("in", "Relu", "bk->bk", {b.input("x", {16, 64})});
   b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {x, b.parameter("w", {64, 32})})});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("cpu:8");
   Constraints constraints;
   constraints.allowRedundantWork = true;
@@ -260,7 +260,7 @@ TEST(Collectives, OnlyGradientsOfWhatTrainsAreSummedUpBetweenStages) {
 // While a block is computed again the parameters that its gradients read stay as they were gathered.
 TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
   const Problem problem = gpt({8, 16, 32, 4, 4, 64});
-  const ProblemFacts facts = gatherFacts(problem, {});
+  const ProblemFacts facts = gatherFacts(problem, Device(), {});
   const Cluster cluster = *parseCluster("a100-80g:4");
   Setting setting;
   setting.dp = 4;
@@ -306,7 +306,7 @@ TEST(RingPrice, IsThatOfOneProductForEachDevicesKeys) {
   device.memoryBandwidth = 1e18; // products are as long as their FLOPs take
   Result<Constraints> constraints = parseConstraints({.mesh = "cp=4", .like = "ring"}, *cluster);
   ASSERT_TRUE(constraints) << constraints.status().message();
-  const ProblemFacts facts = gatherFacts(problem, *constraints);
+  const ProblemFacts facts = gatherFacts(problem, cluster->device, *constraints);
   ASSERT_EQ(facts.sequence.attentions.size(), 2u);
   Setting setting;
   setting.cp = ring;

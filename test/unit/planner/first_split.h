@@ -34,7 +34,7 @@ class FirstStages {
 public:
   FirstStages(Problem given, const Cluster &on, const Setting &setting)
       : problem(std::move(given)), cluster(on),
-        first(*buildModel(problem, gatherFacts(problem, {}), cluster, {}, setting)) {
+        first(*buildModel(problem, gatherFacts(problem, cluster.device, {}), cluster, {}, setting)) {
     first.stages.profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
     first.stages.memoryLimit = std::numeric_limits<double>::infinity();
   }

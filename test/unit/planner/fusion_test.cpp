@@ -25,7 +25,7 @@ struct Gelu {
 
 TEST(Fusion, TheBackwardPassMakesWhatIsInsideAKernelAgain) {
   Gelu gelu;
-  std::vector<bool> kept = findFusion(Graph(gelu.b.problem)).kept;
+  std::vector<bool> kept = findFusion(Graph(gelu.b.problem), {}).kept;
   EXPECT_TRUE(kept[size_t(gelu.y)]);
   EXPECT_FALSE(kept[size_t(gelu.u)]);
   EXPECT_FALSE(kept[size_t(gelu.e)]);
@@ -43,17 +43,34 @@ TEST(Fusion, WhatIsPooledStandsInMemory) {
   const int m = b.op("pool", "MaxPool", "bn->bn", {r});
   b.op("loss", "Sum", "bn->", {b.op("down", "Contract", "bk,kn->bn", {m, v})});
   for (int tensor : {r, m}) b.problem.tensors[size_t(tensor)].saved = true;
-  std::vector<bool> kept = findFusion(Graph(b.problem)).kept;
+  std::vector<bool> kept = findFusion(Graph(b.problem), {}).kept;
   EXPECT_FALSE(kept[size_t(y)]);
   EXPECT_TRUE(kept[size_t(r)]);
   EXPECT_TRUE(kept[size_t(m)]);
+}
+
+// Logits of 20,000 words: greatest of each row, difference, exp, sum. Megatron-LM's kernels take rows of 16,384.
+TEST(Fusion, ALongRowIsOneKernelWhereTheSoftwareHasIt) {
+  ProblemBuilder b("loss", 16);
+  const int x = b.input("x", {16, 64}), w = b.parameter("w", {64, 20000});
+  const int y = b.op("logits", "Contract", "bk,kn->bn", {x, w});
+  const int d = b.op("shift", "Sub", "bn,b->bn", {y, b.op("greatest", "ReduceMax", "bn->b", {y})});
+  const int e = b.op("exp", "Exp", "bn->bn", {d});
+  b.op("loss", "Sum", "b->", {b.op("sum", "ReduceSum", "bn->b", {e})});
+  b.problem.tensors[size_t(e)].saved = true;
+  for (const char *cluster : {"a100-80g:1", "cpu:1", "a100-80g:1,software=megatron-core-2024"}) {
+    const Fusion fusion = findFusion(Graph(b.problem), parseCluster(cluster)->device);
+    const bool isOneKernel = !std::string(cluster).ends_with("2024");
+    EXPECT_EQ(fusion.kept[size_t(e)], !isOneKernel) << cluster;
+    for (size_t i = 1; i < fusion.work.size(); ++i) EXPECT_EQ(fusion.work[i].isFused, isOneKernel) << cluster << i;
+  }
 }
 
 TEST(Dispatch, APassTakesAtLeastItsKernelsDispatch) {
   Gelu gelu;
   Cluster cluster = *parseCluster("a100-80g:1");
   Constraints constraints;
-  ProblemFacts facts = gatherFacts(gelu.b.problem, constraints);
+  ProblemFacts facts = gatherFacts(gelu.b.problem, cluster.device, constraints);
   double forward = 0, backward = 0;
   cluster.device.dispatchSeconds = 1; // nothing that the device does takes as long
   auto model = buildModel(gelu.b.problem, facts, cluster, constraints, Setting{});

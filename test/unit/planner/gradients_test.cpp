@@ -109,7 +109,7 @@ TEST(Gradients, WaitPastATableInPartsThatTheTableDoesNotHave) {
     int y = b.op("up", "Contract", "bk,kn->bn", {h, b.parameter("w", {64, 64})});
     int r = b.op("residual", "Add", "bn,bn->bn", {h, b.op("bias", "Mul", "bn,n->bn", {y, table})});
     b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {r, b.parameter("v", {64, 8})})});
-    ProblemFacts facts = gatherFacts(b.problem, {});
+    ProblemFacts facts = gatherFacts(b.problem, Device(), {});
     const Cluster cluster = *parseCluster("a100-80g:4");
     auto workspace = [&](int64_t dp, int64_t microbatches) {
       Setting setting;

@@ -155,7 +155,7 @@ TEST(LaidAxes, TheSearchItselfPutsExpertsOnAnAxis) {
   constraints.tp = constraints.pp = 1;
   Cluster cluster = *parseCluster("a100-80g:4");
   std::vector<std::string> meshes;
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   for (const Setting &setting : openSettings(problem, facts, cluster, constraints, true))
     if (setting.microbatches == 1) meshes.push_back(setting.mesh().str());
   EXPECT_THAT(meshes, ::testing::UnorderedElementsAre("dp=4,tp=1", "dp=2,ep=2,tp=1", "dp=1,ep=4,tp=1"));

@@ -215,7 +215,7 @@ TEST(MeshOrder, WithManyOrdersASmallProblemIsStillSolvedExactly) {
     Constraints constraints;
     constraints.schedule = "1f1b";
     constraints.recompute = Recompute::None;
-    ProblemFacts facts = gatherFacts(problem, constraints);
+    ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
     const std::vector<Setting> settings = openSettings(problem, facts, *cluster, constraints, true);
     auto isUsual = [](const Setting &setting) { return setting.order == usualOrder; };
     ASSERT_GT(settings.size() * facts.structure->variables.size(), small);

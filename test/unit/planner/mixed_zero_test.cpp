@@ -37,7 +37,7 @@ struct MixedPlans {
 
 void enumerateMixes(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                     int64_t microbatches, double limit, MixedPlans &result) {
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   Setting setting;
   setting.tp = *constraints.tp;
   setting.dp = cluster.numDevices() / setting.tp;
@@ -111,7 +111,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
       if (all.uniform == infinity) continue; // stages are mixed where one for all fits
       Cluster small = *cluster;
       small.device.memoryBytes *= limit / usableMemory(*cluster);
-      ProblemFacts facts = gatherFacts(problem, constraints);
+      ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
       Outcome outcome = searchSettings(problem, facts, small, constraints, {.alternatives = false});
       ASSERT_TRUE(outcome.best) << seed;
       const double found = outcome.best->seconds();
@@ -155,7 +155,7 @@ TEST(MixedZero, InStagesOfPipelines) {
     constraints.microbatches = seed % 3 ? 4 : 2;
     constraints.schedule = "1f1b";
     constraints.recompute = Recompute::None;
-    const ProblemFacts facts = gatherFacts(problem, constraints);
+    const ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
     Setting setting;
     setting.pp = 2;
     setting.dp = 4;

@@ -77,7 +77,7 @@ struct Enumerated {
 };
 
 Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   Enumerated result;
   for (Setting setting : openSettings(problem, facts, cluster, constraints, true))
     for (int zero : openZeroStages(constraints, setting)) {
@@ -115,7 +115,7 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
 }
 
 Outcome searched(const Problem &problem, const Cluster &cluster, const Constraints &constraints) {
-  ProblemFacts facts = gatherFacts(problem, constraints);
+  ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   return searchSettings(problem, facts, cluster, constraints, {.alternatives = false});
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // FLOP of the products of a forward pass that `full` computes again.
 double flopsAgain(const Problem &problem, const Constraints &constraints) {
-  const ProblemFacts facts = gatherFacts(problem, constraints);
+  const ProblemFacts facts = gatherFacts(problem, Device(), constraints);
   double flops = 0;
   for (const Variable &variable : facts.structure->variables)
     if (!variable.isHome && variable.inSegment && !problem.nodes[size_t(variable.index)].cheap)
@@ -45,7 +45,7 @@ TEST(Recomputation, UnitsOfOneSegmentAreComputedAgainTogether) {
     b.problem.tensors[size_t(x)].saved = true;
   }
   b.op("loss", "Sum", "bn->", {x});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("cpu:1");
   FirstSplit split(*buildModel(b.problem, facts, cluster, {}, Setting{}));
   const SplitModel &model = split.model;

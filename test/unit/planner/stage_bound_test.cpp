@@ -70,7 +70,8 @@ struct Spread {
   StateCosts state;
 
   Spread(Problem given, std::mt19937 &random, const std::string &kind, Setting setting)
-      : problem(std::move(given)), cluster(*parseCluster(kind + ":2x4")), facts(gatherFacts(problem, {})) {
+      : problem(std::move(given)), cluster(*parseCluster(kind + ":2x4")),
+        facts(gatherFacts(problem, cluster.device, {})) {
     cluster.network.bandwidth /= double(1 + random() % 8);
     cluster.network.latency = cluster.node.latency = 0;
     cluster.device.dispatchSeconds = cluster.device.launchSeconds = 0;
@@ -255,7 +256,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     ASSERT_TRUE(cluster);
     if (round >= 60) cluster->device.coreShare = round % 4 < 2 ? 0.5 : 0.25; // they take turns on cores
     Constraints constraints;
-    ProblemFacts facts = gatherFacts(problem, constraints);
+    ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
     Setting setting;
     setting.pp = round % 3 == 0 ? 4 : 2;
     setting.tp = random() % 2 ? 2 : 1;

@@ -16,7 +16,7 @@ TEST(TwiceMemory, SharedCellsGiveTheSameSearch) {
     for (const char *mesh : {"", "pp=4"}) {
       Cluster cluster = *parseCluster(name);
       const Constraints constraints = *parseConstraints({.mesh = mesh}, cluster);
-      const ProblemFacts facts = gatherFacts(problem, constraints);
+      const ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
       // So little that what is fastest does not fit.
       const Outcome roomy = searchSettings(problem, facts, cluster, constraints, options);
       ASSERT_TRUE(roomy.best);

@@ -16,7 +16,7 @@ namespace {
 // the caches push out more of what a whole batch keeps than of what a microbatch does.
 TEST(UnitCosts, WhatLiesLongInACacheLeavesIt) {
   const Problem problem = mlp(64, 32, 128, 16);
-  const ProblemFacts facts = gatherFacts(problem, {});
+  const ProblemFacts facts = gatherFacts(problem, Device(), {});
   Cluster cluster = *parseCluster("cpu:2");
   Device &device = cluster.device;
   device.elementSeconds.fill(0);
@@ -45,7 +45,7 @@ TEST(UnitCosts, WhatLiesLongInACacheLeavesIt) {
 // A head with more tokens than a block has features: logits need most where blocks keep little.
 TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
   const Problem problem = gpt({8, 16, 32, 4, 3, 512});
-  const ProblemFacts facts = gatherFacts(problem, {});
+  const ProblemFacts facts = gatherFacts(problem, Device(), {});
   const Cluster cluster = *parseCluster("a100-80g:4");
   for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full})
     for (int zero = 0; zero <= 3; ++zero)
@@ -86,7 +86,7 @@ TEST(UnitCosts, AnUpdateMultipliesAndExchanges) {
     Setting setting;
     setting.dp = 4;
     setting.zero = zero;
-    const SplitModel model = *buildModel(problem, gatherFacts(problem, {}), cluster, {}, setting);
+    const SplitModel model = *buildModel(problem, gatherFacts(problem, cluster.device, {}), cluster, {}, setting);
     return homePrice(model, model.variables[size_t(model.variableOfTensor[size_t(w)])], 0);
   };
   auto seconds = [&](double flops) {
@@ -121,7 +121,8 @@ TEST(UnitCosts, HalfABlockOfChannelsTakesAsLong) {
     conv.cheap = false;
     conv.flops = 2.0 * 16 * 64 * double(channels * channels);
     conv.backwardFlops = 2 * conv.flops;
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, constraints), cluster, constraints, setting);
+    const SplitModel model =
+        *buildModel(b.problem, gatherFacts(b.problem, cluster.device, constraints), cluster, constraints, setting);
     for (const Candidate &candidate : model.variables[size_t(model.variableOfNode[1])].candidates)
       if (isSplit ? candidate.uses[1].layout == 0 : candidate.factor < 0) return candidate.forward + candidate.backward;
     return -1.0;
@@ -140,7 +141,7 @@ TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
   b.op("loss", "Sum", "bv->", {b.op("out", "Contract", "bh,vh->bv", {x, table})});
   Constraints constraints;
   constraints.allowRedundantWork = true;
-  const ProblemFacts facts = gatherFacts(b.problem, constraints);
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), constraints);
   const Cluster cluster = *parseCluster("cpu:4");
   Setting setting;
   setting.tp = 2;
@@ -177,7 +178,7 @@ TEST(UnitCosts, WhatIsMadeAgainIsKeptWhereItWasGathered) {
   const int wide = b.op("widen", "Cast", "bn->bn", {narrow});
   const int negative = b.op("negative", "Neg", "bn->bn", {wide});
   b.problem.tensors[size_t(b.op("exp", "Exp", "bn->bn", {negative}))].saved = true;
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("cpu:2");
   Setting setting;
   setting.tp = 2;
@@ -211,7 +212,7 @@ TEST(UnitCosts, WhatPassesOverStagesHasBuffersForAllMicrobatchesInFlight) {
           b.op("product" + number, "Contract", "bh,hk->bk", {made.back(), b.parameter("w" + number, {64, 64})}));
     }
     b.op("loss", "Sum", "bk->", {b.op("skip", "Add", "bk,bk->bk", {made[4], passes ? made[1] : made[4]})});
-    const ProblemFacts facts = gatherFacts(b.problem, {});
+    const ProblemFacts facts = gatherFacts(b.problem, cluster.device, {});
     FirstSplit split(*buildModel(b.problem, facts, cluster, {}, setting));
     StageProblem &stages = split.stages;
     stages.profile = scheduleProfile("gpipe", 4, 8);
@@ -234,7 +235,7 @@ TEST(UnitCosts, GradientsAreCombinedBesideTheirSums) {
   ProblemBuilder b("rows", 16);
   const int x = b.input("x", {16, 8, 32}), w = b.parameter("w", {32, 64});
   b.op("loss", "Sum", "bsn->", {b.op("product", "Contract", "bsk,kn->bsn", {x, w})});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("cpu:2");
   Setting setting;
   setting.tp = 2;
@@ -258,7 +259,7 @@ TEST(UnitCosts, InputsOfTwoStepsLieOnAGpu) {
   ProblemBuilder b("rows", 48);
   const int x = b.input("x", {48, 5}), w = b.parameter("w", {5, 64});
   b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {x, w})});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   for (const char *kind : {"h100-80g:4", "cpu:4"}) {
     const Cluster cluster = *parseCluster(kind);
     Setting setting;
@@ -323,7 +324,7 @@ TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
     b.problem.tensors[size_t(y)].saved = true;
     b.problem.tensors[1].optimizerBytes = 8;
     b.op("loss", "Sum", "bn->", {y});
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
     return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory;
   };
   EXPECT_EQ(memory(3).parameters, 64);
@@ -348,7 +349,7 @@ TEST(UnitCosts, MeansOverRowsAndColumnsLieApart) {
     setting.dp = ways;
     setting.zero = ways > 1 ? 1 : 0;
     const Cluster cluster = *parseCluster(devices);
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, setting);
     return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory.optimizer;
   };
   EXPECT_GE(optimizer("cpu:1", 1), 128 + 256); // lines of 64 bytes
@@ -367,7 +368,7 @@ TEST(UnitCosts, AMasterCopyIsNoMovingAverage) {
     Cluster cluster = *parseCluster("cpu:1");
     cluster.device.caches.clear();
     cluster.device.memoryBandwidth = bandwidth;
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
     return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.stepSeconds;
   };
   for (double averages : {0.0, 4.0, 8.0}) {
@@ -388,7 +389,7 @@ TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
     setting.dp = 4 / tp;
     setting.tp = tp;
     setting.zero = zero;
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, setting);
     return updateBytes(model, w, tp > 1 ? 1 : whole);
   };
   const double all = 8.0 * 64 * 64;
@@ -414,7 +415,7 @@ TEST(UnitCosts, StateComesByInTheShardsThatThereAre) {
     const Cluster cluster = *parseCluster("a100-80g:3");
     auto workspace = [&](Offload offload) {
       setting.offload = offload;
-      const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+      const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, setting);
       return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory.workspace;
     };
     return workspace(Offload::Optimizer) - workspace(Offload::None);
@@ -435,7 +436,7 @@ TEST(UnitCosts, AStatisticOfSamplesPartsItsGradientsKernels) {
     const int centred = b.op("centre", "Sub", isStatistic ? "bn,n->bn" : "bn,b->bn", {y, mean});
     b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {centred, b.parameter("v", {64, 8})})});
     const Cluster cluster = *parseCluster("a100-80g:1");
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
     return nodeWorkspace(model, model.variables[size_t(model.variableOfNode[1])], 0);
   };
   const double one = 16 * 64 * 4;
@@ -448,7 +449,7 @@ TEST(UnitCosts, AGradientIsInHandOnceWhereItStays) {
   ProblemBuilder b("two", 16);
   const int y = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 64})});
   b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {y, b.parameter("v", {64, 8})})});
-  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const ProblemFacts facts = gatherFacts(b.problem, Device(), {});
   const Cluster cluster = *parseCluster("a100-80g:4");
   auto inHand = [&](int64_t microbatches, int zero) {
     Setting setting;

@@ -147,7 +147,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   const SearchTime time(options);
   CLEAVE_RETURN_IF_ERROR(problem.check());
   CLEAVE_RETURN_IF_ERROR(checkMoves(options.moves));
-  const ProblemFacts facts = gatherFacts(problem, constraints);
+  const ProblemFacts facts = gatherFacts(problem, cluster.device, constraints);
   CLEAVE_RETURN_IF_ERROR(checkAsked(problem, facts, constraints));
   const SearchCase asked{problem, facts, cluster, constraints, time};
   Cells cells(problem, facts, cluster, constraints);
