@@ -64,8 +64,9 @@ def by_command(folder, net, x, labels, wanted):
     run(ramped.path, "--steps", 5, "--metrics", f"{folder}/ramp.jsonl")
     loader = [(x[a:b], labels[a:b]) for a, b in [(0, 4), (4, 8), (8, 16), (16, 21), (0, 8)]]
     close([json.loads(line)["loss"] for line in pathlib.Path(folder, "ramp.jsonl").read_text().splitlines()], by_torch(net, loader, 1))
-    mse = {**RECIPE, "loss": {"kind": "mse"}, "data": data}
-    refused(lambda: cleave.compile(f"{folder}/model.onnx", mse, "cpu:1"), "data.last_batch cannot be smaller: loss mse has no label that it ignores")
+    unignoring = {**RECIPE, "loss": {**LOSS, "ignore_index": None}, "data": data}
+    refused(lambda: cleave.compile(f"{folder}/model.onnx", unignoring, "cpu:1"),
+            "data.last_batch cannot be smaller: loss softmax_cross_entropy ignores no label: ignore_index is null")
 
 
 def by_trainer(net, x, labels, loader, wanted):
