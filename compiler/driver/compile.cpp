@@ -233,17 +233,15 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
   if (places == samples) return asIs;
-  auto withReason = [&](const std::string &why) { // where it is the batch that fails
-    const std::string &said = asIs.status().message();
-    if (said.find("divide") == std::string::npos) return asIs.status();
+  const bool batchFails = !asIs && asIs.status().message().find("divide") != std::string::npos;
+  auto withoutPlaces = [&](const std::string &why) -> Result<Planned> {
+    if (!batchFails) return std::move(asIs);
     return Status(ErrorKind(asIs.status().exitStatus()),
-                  fmt::format("{}; no place of a larger batch can stay empty: {}", said, why));
+                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(), why));
   };
-  if (!asIs && places >= 2 * samples) // else half would wait
-    return withReason(fmt::format("{} samples are not more than the {} empty places", samples, places - samples));
-  if (!asIs && !request.recipe.ramp.empty()) return withReason("the recipe has a ramp");
-  if (places >= 2 * samples) return asIs;
-  if (asIs && !request.recipe.ramp.empty()) return asIs;
+  if (places >= 2 * samples) // half would wait
+    return withoutPlaces(fmt::format("{} samples are not more than the {} empty places", samples, places - samples));
+  if (!request.recipe.ramp.empty()) return withoutPlaces("the recipe has a ramp");
   if (asIs && !obstacleToSmallerBatch(request.recipe, asIs->problem, /*emptyPlaces=*/true).empty()) return asIs;
   CompileRequest larger = request;
   larger.emptyPlaces = true;
@@ -254,8 +252,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
                         (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
-  if (!asIs && filled && !filled->noSmallerBatch.empty()) return withReason(filled->noSmallerBatch);
-  if (!asIs && !filled && asIs.status().message().find("divide") != std::string::npos) return filled.status();
+  if (!asIs && filled && !filled->noSmallerBatch.empty()) return withoutPlaces(filled->noSmallerBatch);
+  if (batchFails && !filled) return filled.status();
   if (!isFaster) return asIs;
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));

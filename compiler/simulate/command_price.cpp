@@ -9,8 +9,7 @@
 namespace cleave::simulate {
 namespace {
 
-double bytesOf(const plan::Buffer &buffer) { return double(std::max<int64_t>(0, runtime::byteSize(buffer))); }
-double bytesOf(const google::protobuf::RepeatedPtrField<plan::Buffer> &buffers) {
+double bytesOfAll(const google::protobuf::RepeatedPtrField<plan::Buffer> &buffers) {
   double bytes = 0;
   for (const plan::Buffer &buffer : buffers) bytes += bytesOf(buffer);
   return bytes;
@@ -103,7 +102,7 @@ double CommandPrices::collectiveSeconds(const plan::Collective &collective) cons
   for (auto axis = mesh.axes.rbegin(); axis != mesh.axes.rend(); stride *= axis->size, ++axis)
     if (std::ranges::count(collective.axes(), axis->name)) places.push_back({axis->size, stride});
   const planner::GroupShape group = planner::groupAlong(cluster, places, mesh.numDevices());
-  const double in = bytesOf(collective.inputs()), out = bytesOf(collective.outputs());
+  const double in = bytesOfAll(collective.inputs()), out = bytesOfAll(collective.outputs());
   switch (collective.op()) {
   case plan::Collective::SHIFT:
     return places.empty() ? 0 : planner::sendSeconds(cluster, planner::tierAlong(cluster, places[0], 0, 1), in);

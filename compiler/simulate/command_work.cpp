@@ -8,14 +8,18 @@
 namespace cleave::simulate {
 namespace {
 
-double bytesOfBuffer(const plan::Buffer &buffer) { return double(std::max<int64_t>(0, runtime::byteSize(buffer))); }
+double elementsOf(const auto &sizes) {
+  double elements = 1;
+  for (int64_t size : sizes) elements *= double(size);
+  return elements;
+}
 
 // The bytes that the kernel reaches of each buffer, once.
 double bytesOfLaunch(const plan::Plan &plan, const plan::Launch &launch) {
   const plan::Kernel &kernel = plan.kernels(launch.kernel());
   double bytes = 0;
   for (int i = 0; i < launch.buffers_size(); ++i) {
-    const double whole = bytesOfBuffer(launch.buffers(i));
+    const double whole = bytesOf(launch.buffers(i));
     if (kernel.buffers_size() != launch.buffers_size()) {
       bytes += whole;
       continue;
@@ -29,18 +33,17 @@ double bytesOfLaunch(const plan::Plan &plan, const plan::Launch &launch) {
 
 // Its elements alone, where they lie in rows between others.
 double bytesOfResult(const plan::Contract &product) {
-  double elements = double(product.m()) * double(product.n());
-  for (int64_t size : product.batch()) elements *= double(size);
-  return std::min(bytesOfBuffer(product.out()), elements * double(runtime::byteSize(product.out().dtype())));
+  const double elements = double(product.m()) * double(product.n()) * elementsOf(product.batch());
+  return std::min(bytesOf(product.out()), elements * double(runtime::byteSize(product.out().dtype())));
 }
 
 double bytesOfProduct(const plan::Contract &product) {
-  double bytes = bytesOfBuffer(product.lhs()) + bytesOfBuffer(product.rhs()) +
-                 bytesOfResult(product) * (product.accumulate() ? 2 : 1);
-  if (product.has_bias()) bytes += bytesOfBuffer(product.bias());
-  if (product.has_pre_activation()) bytes += bytesOfBuffer(product.pre_activation());
-  if (product.has_lhs_sum()) bytes += bytesOfBuffer(product.lhs_sum());
-  if (product.has_rhs_sum()) bytes += bytesOfBuffer(product.rhs_sum());
+  double bytes =
+      bytesOf(product.lhs()) + bytesOf(product.rhs()) + bytesOfResult(product) * (product.accumulate() ? 2 : 1);
+  if (product.has_bias()) bytes += bytesOf(product.bias());
+  if (product.has_pre_activation()) bytes += bytesOf(product.pre_activation());
+  if (product.has_lhs_sum()) bytes += bytesOf(product.lhs_sum());
+  if (product.has_rhs_sum()) bytes += bytesOf(product.rhs_sum());
   return bytes;
 }
 
@@ -48,13 +51,9 @@ double bytesMoved(const plan::Plan &plan, const plan::Command &command) {
   if (command.has_launch()) return bytesOfLaunch(plan, command.launch());
   if (command.has_contract()) return bytesOfProduct(command.contract());
   if (command.has_collective() || command.has_transfer()) return 0; // their own price says what they send
-  if (command.has_gather())
-    return bytesOfBuffer(command.gather().indices()) + 2 * bytesOfBuffer(command.gather().out());
-  if (command.has_copy()) {
-    double elements = 1;
-    for (int64_t size : command.copy().sizes()) elements *= double(size);
-    return 2 * elements * double(runtime::byteSize(command.copy().source().dtype()));
-  }
+  if (command.has_gather()) return bytesOf(command.gather().indices()) + 2 * bytesOf(command.gather().out());
+  if (command.has_copy())
+    return 2 * elementsOf(command.copy().sizes()) * double(runtime::byteSize(command.copy().source().dtype()));
   double bytes = 0;
   if (command.has_launch_group()) {
     for (const plan::Launch &part : command.launch_group().parts()) bytes += bytesOfLaunch(plan, part);
@@ -62,14 +61,8 @@ double bytesMoved(const plan::Plan &plan, const plan::Command &command) {
   }
   plan::Command others = command; // every operand once
   others.clear_launches();
-  runtime::forEachBuffer(others, [&](plan::Buffer &buffer) { bytes += bytesOfBuffer(buffer); });
+  runtime::forEachBuffer(others, [&](plan::Buffer &buffer) { bytes += bytesOf(buffer); });
   return bytes;
-}
-
-double elementsOf(const auto &sizes) {
-  double elements = 1;
-  for (int64_t size : sizes) elements *= double(size);
-  return elements;
 }
 
 planner::Product productOf(const plan::Contract &c) {
@@ -97,6 +90,8 @@ planner::Product productOf(const plan::Attention &a) {
 double flopsOf(const planner::Product &product) { return 2 * product.m * product.n * product.k * product.batch; }
 
 } // namespace
+
+double bytesOf(const plan::Buffer &buffer) { return double(std::max<int64_t>(0, runtime::byteSize(buffer))); }
 
 PlanWork::PlanWork(const plan::Plan &plan) : plan(plan) {
   for (const plan::Kernel &kernel : plan.kernels()) {

@@ -10,6 +10,8 @@
 
 namespace cleave::simulate {
 
+double bytesOf(const plan::Buffer &buffer);
+
 struct CommandWork {
   double flops = 0;                                     // of products and convolutions
   double bytes = 0;                                     // read and written; 0 of collectives and transfers

@@ -229,7 +229,8 @@ Result<SimulatedStep> simulateStep(const plan::Plan &plan, const planner::Cluste
   if (mesh.numDevices() != cluster.numDevices())
     return inputError(fmt::format("the plan is for {} devices, and {} has {}", mesh.numDevices(), cluster.name,
                                   cluster.numDevices()));
-  if (runtime::stepsOverlap(plan)) return inputError("its steps run into each other (pipedream-2bw): none stands alone");
+  if (runtime::stepsOverlap(plan))
+    return inputError("its steps run into each other (pipedream-2bw): none stands alone");
   for (const plan::Program &program : plan.programs())
     if (!runtime::findRoutine(program, "step")) return inputError("the plan has no routine 'step'");
   return Simulation(plan, cluster, mesh, keepsCommands).run();

@@ -139,13 +139,15 @@ Tensor Operations::reduction(Reduce kind, const Tensor &x, const std::vector<int
   return {type.dtype, type.shape, store.reduce(kind, over, at(x, index))};
 }
 
-Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, const Tensor &rhs, const TensorType &type) {
-  const std::vector<int64_t> left = intsOf(node, "lhs_indices"), right = intsOf(node, "rhs_indices"),
-                             out = intsOf(node, "result_indices");
-  std::map<int64_t, Index> known;
-  for (size_t d = 0; d < out.size(); ++d) known[out[d]] = store.dimension(static_cast<int64_t>(d), type.shape[d]);
-  std::vector<Atom> over;
-  auto indicesOf = [&](const std::vector<int64_t> &letters, const std::vector<int64_t> &shape) {
+namespace {
+
+// The index of each letter of a product: a place in its result, or else one that is summed over.
+class Letters {
+public:
+  Letters(Store &store, const std::vector<int64_t> &result, const std::vector<int64_t> &shape) : store(store) {
+    for (size_t d = 0; d < result.size(); ++d) known[result[d]] = store.dimension(static_cast<int64_t>(d), shape[d]);
+  }
+  std::vector<Index> of(const std::vector<int64_t> &letters, const std::vector<int64_t> &shape) {
     std::vector<Index> index;
     for (size_t d = 0; d < letters.size(); ++d) {
       auto [found, isNew] = known.try_emplace(letters[d], Index{});
@@ -156,43 +158,43 @@ Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, cons
       index.push_back(found->second);
     }
     return index;
-  };
-  const std::vector<Index> a = indicesOf(left, lhs.shape), b = indicesOf(right, rhs.shape);
-  for (Atom v : over)
-    if (store.atom(v).size == 0) return {type.dtype, type.shape, store.number(0)};
-  const Term sum = store.reduce(Reduce::Sum, over, store.product({at(lhs, a), at(rhs, b)}));
+  }
+  bool sumsNothing() const {
+    return std::ranges::any_of(over, [&](Atom v) { return store.atom(v).size == 0; });
+  }
+  Term sum(const std::vector<Term> &factors) { return store.reduce(Reduce::Sum, over, store.product(factors)); }
+
+  std::map<int64_t, Index> known;
+
+private:
+  Store &store;
+  std::vector<Atom> over;
+};
+
+} // namespace
+
+Tensor Operations::contract(const plan::GraphNode &node, const Tensor &lhs, const Tensor &rhs, const TensorType &type) {
+  Letters letters(store, intsOf(node, "result_indices"), type.shape);
+  const std::vector<Index> a = letters.of(intsOf(node, "lhs_indices"), lhs.shape),
+                           b = letters.of(intsOf(node, "rhs_indices"), rhs.shape);
+  if (letters.sumsNothing()) return {type.dtype, type.shape, store.number(0)};
+  const Term sum = letters.sum({at(lhs, a), at(rhs, b)});
   const bool isWide = !runtime::isFp8BitFloat(lhs.dtype) && isWider(lhs.dtype, type.dtype);
   return {type.dtype, type.shape, cast(sum, isWide ? type.dtype : plan::F32, type.dtype)};
 }
 
-Tensor Operations::groupedContract(const GroupLetters &letters, const Tensor &lhs, const Tensor &rhs,
-                                   const Tensor &groups, Index start, int64_t globalGroups, const TensorType &type) {
-  std::map<int64_t, Index> known;
-  for (size_t d = 0; d < letters.result.size(); ++d)
-    known[letters.result[d]] = store.dimension(static_cast<int64_t>(d), type.shape[d]);
-  std::vector<Atom> over;
-  auto indicesOf = [&](const std::vector<int64_t> &of, const std::vector<int64_t> &shape) {
-    std::vector<Index> index;
-    for (size_t d = 0; d < of.size(); ++d) {
-      auto [found, isNew] = known.try_emplace(of[d], Index{});
-      if (isNew) {
-        over.push_back(store.fresh(over, shape[d]));
-        found->second = store.of(over.back());
-      }
-      index.push_back(found->second);
-    }
-    return index;
-  };
-  const std::vector<Index> row = indicesOf(letters.rows, groups.shape), a = indicesOf(letters.lhs, lhs.shape);
+Tensor Operations::groupedContract(const GroupLetters &of, const Tensor &lhs, const Tensor &rhs, const Tensor &groups,
+                                   Index start, int64_t globalGroups, const TensorType &type) {
+  Letters letters(store, of.result, type.shape);
+  const std::vector<Index> row = letters.of(of.rows, groups.shape), a = letters.of(of.lhs, lhs.shape);
   const Index entry = linear(row, rowMajorStrides(groups.shape));
   const Index group = store.subtract(store.row(atLinear(groups, entry), globalGroups), start);
-  const auto [summed, isLookedUp] = known.try_emplace(letters.group, group);
+  const auto [summed, isLookedUp] = letters.known.try_emplace(of.group, group);
   const Term isIt =
-      isLookedUp ? store.inside(group, 0, letters.count) : store.inside(store.subtract(group, summed->second), 0, 1);
-  const std::vector<Index> b = indicesOf(letters.rhs, rhs.shape);
-  for (Atom v : over)
-    if (store.atom(v).size == 0) return {type.dtype, type.shape, store.number(0)};
-  const Term sum = store.reduce(Reduce::Sum, over, store.product({isIt, at(lhs, a), at(rhs, b)}));
+      isLookedUp ? store.inside(group, 0, of.count) : store.inside(store.subtract(group, summed->second), 0, 1);
+  const std::vector<Index> b = letters.of(of.rhs, rhs.shape);
+  if (letters.sumsNothing()) return {type.dtype, type.shape, store.number(0)};
+  const Term sum = letters.sum({isIt, at(lhs, a), at(rhs, b)});
   return {type.dtype, type.shape, cast(sum, isWider(lhs.dtype, type.dtype) ? type.dtype : plan::F32, type.dtype)};
 }
 
