@@ -225,7 +225,7 @@ Result<Planned> chooseSplit(std::shared_ptr<const CompileRequest> of, bool forCo
 
 // A batch that does not divide over the devices gets places that stay empty where that makes the faster step: their
 // labels are ones that the losses ignore.
-Result<Planned> choose(const CompileRequest &request, bool forCode) {
+Result<Planned> chooseBatch(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   Batch batch;
@@ -263,6 +263,75 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
                                       samples, places, places - samples, places - samples == 1 ? "stays" : "stay",
                                       100.0 * double(places - samples) / double(places)));
   return filled;
+}
+
+// Whether a parameter's entries that are zero and get no gradient stay zero, and no other entry's update sees them.
+bool goesElementByElement(const recipe::Optimizer &optimizer) {
+  using enum recipe::OptimizerKind;
+  auto isOne = [](recipe::OptimizerKind kind) { return llvm::is_contained({Sgd, Adam, AdamW, Adagrad, Lion}, kind); };
+  return isOne(optimizer.kind) && optimizer.eps > 0 && optimizer.stateType != recipe::StateType::Fp8 &&
+         llvm::all_of(optimizer.groups, [&](const recipe::OptimizerGroup &group) {
+           return (!group.kind || isOne(*group.kind)) && group.eps.value_or(1) > 0;
+         });
+}
+
+// Sizes that divide over the axes asked for may nearly double; over those of a free search, which are those of a node,
+// they grow by little, so that a split that needs none of it loses little either.
+padding::PadDimensionsOptions paddingFor(const planner::Constraints &asked, const planner::Cluster &cluster) {
+  const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
+  const int64_t axes = asked.tp.value_or(1) * halves * asked.ep.value_or(1);
+  if (axes > 1) return {.multiple = axes, .most = 0.99};
+  return {.multiple = asked.tp && asked.ep ? 1 : cluster.devicesPerNode, .most = 0.03};
+}
+
+// Dimensions that do not divide over the devices get entries that count nothing where that makes the faster step.
+Result<Planned> choose(const CompileRequest &request, bool forCode) {
+  Result<Planned> asIs = chooseBatch(request, forCode);
+  CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
+  const padding::PadDimensionsOptions padding = paddingFor(constraints, request.cluster);
+  const recipe::Recipe &recipe = request.recipe;
+  const bool hasOneShape = recipe.ramp.empty() && !(recipe.data && !recipe.data->lengths.empty());
+  if (padding.multiple < 2 || !hasOneShape || recipe.precision == recipe::Precision::Fp8 ||
+      !goesElementByElement(recipe.optimizer))
+    return asIs;
+  const bool mayDivide = asIs ? llvm::any_of(asIs->problem.tensors,
+                                             [&](const planner::Tensor &tensor) {
+                                               return llvm::any_of(tensor.dims, [&](int64_t size) {
+                                                 return padding::paddedSize(size, padding) != size;
+                                               });
+                                             })
+                              : asIs.status().message().find("divide") != std::string::npos;
+  if (!mayDivide) return asIs;
+  CompileRequest padded = request;
+  padded.padding = padding;
+  padded.warn = [](const std::string &) {}; // it was told
+  padded.problemFile.clear();
+  if (!padded.irFolder.empty()) padded.irFolder += "/padded";
+  Result<Planned> filled = chooseBatch(padded, forCode);
+  if (!filled || !onnx::paddingAttr.isOn(filled->pipeline->step())) return asIs;
+  constexpr double worthwhile = 0.99; // of a step
+  if (asIs && filled->decision.predicted.stepSeconds > worthwhile * asIs->decision.predicted.stepSeconds) return asIs;
+  return filled;
+}
+
+// What the plan is compared with, and what its inputs may hold: of the step without padding.
+struct UnpaddedStep {
+  std::string reference;
+  std::map<std::string, StepInput> inputs;
+};
+Result<UnpaddedStep> unpaddedStep(const Planned &planned) {
+  auto of = [](Pipeline &pipeline) -> Result<UnpaddedStep> {
+    CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
+    return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
+  };
+  if (planned.request->padding.multiple < 2) return of(*planned.pipeline);
+  CompileRequest plain = *planned.request;
+  plain.padding = {};
+  plain.irFolder.clear();
+  auto pipeline = std::make_unique<Pipeline>(plain);
+  CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
+  if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(plain, nullptr, planned.built, pipeline));
+  return of(*pipeline);
 }
 
 double flopsOf(const planner::Problem &problem) {
@@ -464,9 +533,7 @@ Result<Compiled> compile(const CompileRequest &given) {
     return Status(ErrorKind::Usage, llvm::toString(target.takeError()));
   auto planned = choose(request, true);
   if (!planned) return planned.status();
-  auto reference = planned->pipeline->referenceGraph();
-  if (!reference) return reference.status();
-  const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
+  CLEAVE_ASSIGN_OR_RETURN(const UnpaddedStep unpadded, unpaddedStep(*planned));
   CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
   auto others = addSteps(*planned->request, *planned);
   if (!others) return others.status();
@@ -482,7 +549,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   Compiled compiled{std::move(*generated), planned->report(given)};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
-  plan.set_reference_graph(*reference);
+  plan.set_reference_graph(unpadded.reference);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(planned->cluster.yaml());
@@ -491,7 +558,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_model_digest(planned->pipeline->modelDigest());
   plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> missing, runtime::recordWeightFiles(plan, request.checkWeights));
-  setRanges(inputs, "", plan);
+  setRanges(unpadded.inputs, "", plan);
   for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, planned->cluster);

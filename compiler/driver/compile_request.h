@@ -4,6 +4,7 @@
 #pragma once
 #include "compiler/annotations/results.h"
 #include "compiler/cluster/cluster.h"
+#include "compiler/padding/padding.h"
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/recipe.h"
@@ -24,9 +25,10 @@ struct CompileRequest {
   std::string problemFile;      // not empty: the planner's problem is written there, as text
   std::string resumed;          // snapshots that the training goes on from with this recipe; "": none
   bool emptyPlaces = false;     // the batch is counted in places, some of which stay empty
-  bool emulate = false;         // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
-  bool checkWeights = false;    // the plan holds digests of all of each weight file
-  std::string irFolder;         // not empty: the module is written there after each phase
+  padding::PadDimensionsOptions padding = {}; // sizes that are made to divide over the devices
+  bool emulate = false;      // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
+  bool checkWeights = false; // the plan holds digests of all of each weight file
+  std::string irFolder;      // not empty: the module is written there after each phase
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
   planner::SearchOptions search = {};

@@ -11,6 +11,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/layout/layout.h"
 #include "compiler/normalize/normalize.h"
+#include "compiler/padding/padding.h"
 #include "compiler/planner/problem/decision.h"
 #include "compiler/recipe/recipe.h"
 #include "compiler/schedule/schedule.h"
@@ -26,10 +27,11 @@ void addInitializePasses(mlir::OpPassManager &passes, const recipe::Recipe &reci
 void addNormalizePasses(mlir::OpPassManager &passes, const normalize::NormalizeOptions &options);
 
 struct TrainingOptions {
-  int64_t microbatches = 1;             // the module is built at the size of one microbatch
-  std::vector<double> lossOfBatch = {}; // of several: onnx.loss_terms, as one microbatch has it
-  bool emptyPlaces = false;             // a batch may have fewer samples than places, which losses must ignore
-  bool delayWeights = false;            // two versions of the weights: see DelayWeights
+  int64_t microbatches = 1;                   // the module is built at the size of one microbatch
+  std::vector<double> lossOfBatch = {};       // of several: onnx.loss_terms, as one microbatch has it
+  bool emptyPlaces = false;                   // a batch may have fewer samples than places, which losses must ignore
+  padding::PadDimensionsOptions padding = {}; // sizes that are made to divide over the devices
+  bool delayWeights = false;                  // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
   int64_t sequenceBlocks = 1;  // attention over a sequence in so many blocks
   bool balanceSequence = true; // blocks of a causal attention in pairs of equal work

@@ -309,6 +309,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
   TrainingOptions training{.microbatches = microbatches,
                            .lossOfBatch = step.lossOfBatch,
                            .emptyPlaces = request.mayHaveEmptyPlaces(),
+                           .padding = request.padding,
                            .delayWeights = step.delayWeights,
                            .pipeline = step.staged,
                            .sequenceBlocks = step.sequenceBlocks};
@@ -318,6 +319,8 @@ Status Pipeline::buildStep(const StepOptions &step) {
   }
   CLEAVE_RETURN_IF_ERROR(
       run("training", [&](OpPassManager &passes) { addTrainingPasses(passes, request.recipe, training); }));
+  if (auto sizes = onnx::paddingAttr.of(module.get()))
+    noted.push_back("sizes are padded to divide over the devices, and the padding counts nothing: " + sizes->str());
   if (auto note = onnx::fp8NoteAttr.of(module.get())) noted.push_back(note->str());
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
     return run("precision", [&](OpPassManager &passes) { addPrecisionPasses(passes, element); });

@@ -26,7 +26,7 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
       })
       .Case([&](onnx::RandomUniformOp random) {
         auto global = cast<RankedTensorType>(random.getType()).getShape();
-        random.setGlobalShapeAttr(DenseI64ArrayAttr::get(context, global));
+        if (!random.getGlobalShape()) random.setGlobalShapeAttr(DenseI64ArrayAttr::get(context, global));
         SmallVector<Attribute> axes;
         for (size_t dim = 0; dim < global.size(); ++dim)
           axes.push_back(axesAttribute(context, axesAt(rule.results[0], dim)));
@@ -37,14 +37,14 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
         Axes axes = axesAt(rule.operands[0], axis);
         if (axes.empty()) return;
         gather.setShardAxesAttr(axesAttribute(context, axes));
-        gather.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), shapeOf(gather.getTable())[axis]));
+        if (!gather.getGlobalRows()) gather.setGlobalRows(shapeOf(gather.getTable())[axis]);
       })
       .Case([&](onnx::ScatterAddOp scatter) {
         size_t axis = static_cast<size_t>(scatter.getAxis());
         Axes axes = axesAt(rule.results[0], axis);
         if (axes.empty()) return;
         scatter.setShardAxesAttr(axesAttribute(context, axes));
-        scatter.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), scatter.getRows()));
+        if (!scatter.getGlobalRows()) scatter.setGlobalRows(scatter.getRows());
       })
       .Case([&](onnx::GroupedContractOp product) {
         const auto group = static_cast<int64_t>(product.getGroupIndex());
@@ -53,7 +53,7 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
         Axes axes = axesAt(inResult ? rule.results[0] : rule.operands[1], llvm::find(indices, group) - indices.begin());
         if (axes.empty()) return;
         product.setShardAxesAttr(axesAttribute(context, axes));
-        product.setGlobalGroupsAttr(product.getGroupCountAttr());
+        if (!product.getGlobalGroups()) product.setGlobalGroups(product.getGroupCount());
         product.setGroupCount(product.getGroupCount() / mesh.groupSize(axes));
       })
       .Case([&](onnx::ConvOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); })

@@ -27,6 +27,7 @@ LogicalResult OnnxDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       owned(transposedAliasesAttr, isParam, "an onnx.param"),
       owned(piecesAttr, isParam, "an onnx.param"),
       owned(groupAttr, isParam, "an onnx.param"),
+      owned(storedShapeAttr, isParam, "an onnx.param"),
       owned(besideAttr, isParam, "an onnx.param"),
       owned(optimizerStateAttr, isParam, "an onnx.param"),
       owned(sinceAttr, isParam, "an onnx.param"),
@@ -49,6 +50,7 @@ LogicalResult OnnxDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       owned(lossTermsAttr, isModule, "a module"),
       owned(lossMeetsAtAttr, isModule, "a module"),
       owned(lossFactorAttr, isModule, "a module"),
+      owned(paddingAttr, isModule, "a module"),
       owned(fp8NoteAttr, isModule, "a module"),
       owned(headTailAttr, isModule, "a module"),
   };

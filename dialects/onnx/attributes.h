@@ -39,6 +39,8 @@ inline constexpr OwnedAttribute<llvm::ArrayRef<std::string>> stateKeysAttr{"onnx
 inline constexpr OwnedAttribute<llvm::ArrayRef<std::string>> transposedAliasesAttr{"onnx.transposed_aliases"};
 inline constexpr OwnedAttribute<mlir::ArrayAttr> piecesAttr{"onnx.pieces"}; // the parameters stacked in it
 inline constexpr OwnedAttribute<llvm::StringRef> groupAttr{"onnx.group"};   // of the optimizer, for the report
+// The shape without padded entries (compiler/padding), where the type has some: what files and snapshots hold.
+inline constexpr OwnedAttribute<llvm::ArrayRef<int64_t>> storedShapeAttr{"onnx.stored_shape"};
 // The parameter whose stages of a pipeline hold the tensor, too.
 inline constexpr OwnedAttribute<mlir::FlatSymbolRefAttr> besideAttr{"onnx.beside"};
 // By kind the places of its optimizer state, as in `init` (compiler/import/weights/optimizer_state.h).
@@ -71,8 +73,9 @@ inline constexpr OwnedAttribute<mlir::DictionaryAttr> resumedStateAttr{"onnx.res
 // The weight of each of several losses, and the node at which the samples of a loss meet (training.h).
 inline constexpr OwnedAttribute<mlir::DenseF64ArrayAttr> lossTermsAttr{"onnx.loss_terms"};
 inline constexpr OwnedAttribute<llvm::StringRef> lossMeetsAtAttr{"onnx.loss_meets_at"};
-inline constexpr OwnedAttribute<double> lossFactorAttr{"onnx.loss_factor"}; // from ScaleLoss to UnscaleGradients
-inline constexpr OwnedAttribute<llvm::StringRef> fp8NoteAttr{"onnx.fp8"};   // which products are on 8 bits, in words
+inline constexpr OwnedAttribute<double> lossFactorAttr{"onnx.loss_factor"};   // from ScaleLoss to UnscaleGradients
+inline constexpr OwnedAttribute<llvm::StringRef> paddingAttr{"onnx.padding"}; // which sizes are padded, in words
+inline constexpr OwnedAttribute<llvm::StringRef> fp8NoteAttr{"onnx.fp8"};     // which products are on 8 bits, in words
 inline constexpr OwnedAttribute<Mark> headTailAttr{
     "onnx.head_tail"}; // the order of a sequence's blocks (BalanceSequence)
 

@@ -80,4 +80,30 @@ Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
   return shard;
 }
 
+static const google::protobuf::RepeatedField<int64_t> &paddedShape(const plan::Parameter &parameter) {
+  return parameter.padded_shape().empty() ? parameter.shape() : parameter.padded_shape();
+}
+
+Result<std::vector<int64_t>> blockOf(const plan::Parameter &parameter, const dist::Mesh &mesh) {
+  CLEAVE_ASSIGN_OR_RETURN(Shard block, shardOf(paddedShape(parameter), parameter.dims(), mesh, 0));
+  return block.size;
+}
+
+int64_t blockBytes(const plan::Parameter &parameter, const dist::Mesh &mesh) {
+  return elementCount(*blockOf(parameter, mesh)) * byteSize(parameter.dtype());
+}
+
+Result<Shard> shardOf(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device) {
+  CLEAVE_ASSIGN_OR_RETURN(Shard shard, shardOf(paddedShape(parameter), parameter.dims(), mesh, device));
+  if (shard.size.size() != size_t(parameter.shape_size()))
+    return inputError("its padded shape has another number of dimensions");
+  for (size_t d = 0; d < shard.size.size(); ++d) {
+    const int64_t stored = parameter.shape(int(d));
+    if (paddedShape(parameter)[int(d)] < stored) return inputError("its padded shape is smaller than its own");
+    shard.begin[d] = std::min(shard.begin[d], stored);
+    shard.size[d] = std::min(shard.size[d], stored - shard.begin[d]);
+  }
+  return shard;
+}
+
 } // namespace cleave::runtime

@@ -29,4 +29,11 @@ Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
                       const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims, const dist::Mesh &mesh,
                       int64_t device);
 
+// The block of a persistent tensor in a device's memory, padding included: the same shape on all devices.
+Result<std::vector<int64_t>> blockOf(const plan::Parameter &parameter, const dist::Mesh &mesh);
+// Its bytes; the verifier has checked that there is one.
+int64_t blockBytes(const plan::Parameter &parameter, const dist::Mesh &mesh);
+// What the block holds of the stored tensor; nothing where all of it is padding.
+Result<Shard> shardOf(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
+
 } // namespace cleave::runtime

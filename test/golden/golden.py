@@ -69,6 +69,8 @@ SPLITS = {
     "megatron8": (8, ["--like", "megatron-2021"]),
     "zero3x7": (7, ["--like", "zero3"]),
     "tp5": (5, ["--mesh", "tp=5"]),
+    "tp4": (4, ["--mesh", "tp=4"]),
+    "dp2tp2": (4, ["--mesh", "dp=2,tp=2"]),
     "ddp3accumulate": (3, ["--like", "ddp", "--microbatches", "2"]),
     "accumulate": (2, ["--like", "zero2", "--microbatches", "2"]),
     "cp2": (2, ["--mesh", "cp=2"]),

@@ -66,9 +66,18 @@ LogicalResult setSource(onnx::ParamOp param, plan::Parameter &out) {
   return success();
 }
 
+// Without padding; state of the optimizer that has a parameter's shape is padded as the parameter.
+ArrayRef<int64_t> storedShape(onnx::ParamOp param) {
+  if (auto stored = onnx::storedShapeAttr.of(param)) return *stored;
+  auto of = param.getOf() ? SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(param->getParentOp(), param.getOfAttr())
+                          : onnx::ParamOp();
+  auto shapeOf = [](onnx::ParamOp one) { return cast<RankedTensorType>(one.getType()).getShape(); };
+  auto stored = of ? onnx::storedShapeAttr.of(of) : std::nullopt;
+  return stored && shapeOf(of) == shapeOf(param) ? *stored : shapeOf(param);
+}
+
 void setOriginal(onnx::ParamOp param, plan::Parameter &out) {
-  for (int64_t size : param.getOriginalShape().value_or(cast<RankedTensorType>(param.getType()).getShape()))
-    out.add_original_shape(size);
+  for (int64_t size : param.getOriginalShape().value_or(storedShape(param))) out.add_original_shape(size);
   if (auto aliases = param.getAliases())
     for (Attribute alias : *aliases) out.add_aliases(cast<StringAttr>(alias).getValue().str());
 }
@@ -94,7 +103,10 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
   out.set_name(param.getSymName().str());
   out.set_dtype(dtypeOf(type.getElementType()));
   if (out.dtype() == plan::DTYPE_INVALID) return param.emitOpError() << "has the unsupported type " << type;
-  for (int64_t size : type.getShape()) out.add_shape(size);
+  const ArrayRef<int64_t> stored = storedShape(param);
+  for (int64_t size : stored) out.add_shape(size);
+  if (stored != type.getShape())
+    for (int64_t size : type.getShape()) out.add_padded_shape(size);
   setDims(out, homeLayout(param));
   auto role = llvm::StringSwitch<plan::Parameter::Role>(param.getRole())
                   .Cases({"optimizer_state", "previous_parameter"}, plan::Parameter::OPTIMIZER_STATE)

@@ -51,7 +51,7 @@ LogicalResult GroupedContractOp::buildGradient(OpBuilder &builder, ValueRange re
   Formula f(builder, getLoc());
   auto product = [&](Value a, ArrayRef<int64_t> aIndices, Value b, ArrayRef<int64_t> bIndices, ArrayRef<int64_t> to) {
     return f.make<GroupedContractOp>(a, b, getGroups(), aIndices, bIndices, getRowIndices(), to, getGroupIndex(),
-                                     getGroupCount(), /*shard_axes=*/ArrayAttr(), /*global_groups=*/IntegerAttr());
+                                     getGroupCount(), /*shard_axes=*/ArrayAttr(), getGlobalGroupsAttr());
   };
   Value lhs = getLhs(), rhs = getRhs(), dy = resultGrads[0];
   ArrayRef<int64_t> left = getLhsIndices(), right = getRhsIndices(), result = getResultIndices();

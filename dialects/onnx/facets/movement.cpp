@@ -341,10 +341,10 @@ LogicalResult GatherOp::buildGradient(OpBuilder &builder, ValueRange resultGrads
     isPadding = f.make<BroadcastOp>(isPadding, tensorType(updates).getShape(), along);
     updates = f.where(isPadding, f.like(updates, 0), updates);
   }
-  operandGrads.push_back(wanted[0] ? f.make<ScatterAddOp>(getIndices(), updates, axis, rows,
-                                                          /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
-                                                          getBatchDims())
-                                   : Value());
+  operandGrads.push_back(wanted[0]
+                             ? f.make<ScatterAddOp>(getIndices(), updates, axis, rows,
+                                                    /*shard_axes=*/ArrayAttr(), getGlobalRowsAttr(), getBatchDims())
+                             : Value());
   operandGrads.push_back(Value());
   return success();
 }
@@ -384,11 +384,11 @@ FactorRule ScatterAddOp::getFactorRule() {
 LogicalResult ScatterAddOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                                           Grads &operandGrads) {
   operandGrads.push_back(Value());
-  operandGrads.push_back(wanted[1] ? Formula(builder, getLoc())
-                                         .make<GatherOp>(resultGrads[0], getIndices(), getAxis(),
-                                                         /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
-                                                         getBatchDims())
-                                   : Value());
+  operandGrads.push_back(wanted[1]
+                             ? Formula(builder, getLoc())
+                                   .make<GatherOp>(resultGrads[0], getIndices(), getAxis(),
+                                                   /*shard_axes=*/ArrayAttr(), getGlobalRowsAttr(), getBatchDims())
+                             : Value());
   return success();
 }
 

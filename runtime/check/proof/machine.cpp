@@ -1,6 +1,7 @@
 // Programs, their actions and their commands but for those between devices (exchange.cpp).
 #include "runtime/check/proof/machine.h"
 #include "runtime/plan/attention_form.h"
+#include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
 #include "runtime/plan/routine.h"
@@ -139,15 +140,22 @@ std::vector<Index> Machine::begin(int program, const google::protobuf::RepeatedP
   return index;
 }
 
+Term Machine::block(int program, const plan::Parameter &parameter, const Tensor &whole) {
+  const std::vector<Index> index = begin(program, parameter.dims(), *runtime::blockOf(parameter, mesh));
+  std::vector<Term> factors{operations.at(whole, index)};
+  for (size_t d = 0; d < index.size() && !parameter.padded_shape().empty(); ++d)
+    factors.push_back(store.inside(index[d], 0, whole.shape[d]));
+  return store.product(factors);
+}
+
 void Machine::load(const std::function<Term(const plan::Parameter &)> &initial) {
   for (Rank &rank : ranks) {
     for (const plan::Parameter &parameter : plan.parameters()) {
       const std::optional<int64_t> place = runtime::offsetIn(parameter, rank.number);
       if (!place) continue;
-      const std::vector<int64_t> shape = listOf(parameter.shape()), local = localShape(shape, parameter.dims());
-      const Tensor whole{parameter.dtype(), shape, initial(parameter)};
-      rank.memory.write({*place >= runtime::hostMemory, *place % runtime::hostMemory, parameter.dtype()}, local,
-                        operations.at(whole, begin(rank.number, parameter.dims(), local)));
+      const Tensor whole{parameter.dtype(), listOf(parameter.shape()), initial(parameter)};
+      rank.memory.write({*place >= runtime::hostMemory, *place % runtime::hostMemory, parameter.dtype()},
+                        *runtime::blockOf(parameter, mesh), block(rank.number, parameter, whole));
     }
     for (const plan::Fragment &fragment : rank.program->fragments())
       for (const plan::ConstantData &constant : fragment.constants()) {

@@ -41,6 +41,8 @@ public:
                            const std::vector<int64_t> &local);
   std::vector<int64_t> localShape(const std::vector<int64_t> &shape,
                                   const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims) const;
+  // What a device's block of a persistent tensor holds where the tensor is `whole`: its part, and zeros in the padding.
+  Term block(int program, const plan::Parameter &parameter, const Tensor &whole);
   // The term that lies in a buffer now.
   Term read(int program, const plan::Buffer &buffer);
   // The command that first wrote a value of this definition: "'h.0.attn' (contract), fragment 'final'".

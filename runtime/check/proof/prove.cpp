@@ -25,8 +25,8 @@ public:
   // `stops`: at the first gap, which another comparison will tell of.
   Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof, size_t most,
              bool stops)
-      : plan(plan), proof(proof), stops(stops), store(!proof.roundsElsewhere, most), machine(plan, mesh, store),
-        reference(graph, store), operations(store) {}
+      : plan(plan), mesh(mesh), proof(proof), stops(stops), store(!proof.roundsElsewhere, most),
+        machine(plan, mesh, store), reference(graph, store), operations(store) {}
 
   // `name`: "step" or "evaluate"; `suffix`: of the routine's shape (step_shapes.h).
   void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
@@ -91,10 +91,8 @@ private:
       buffer.set_on_host(*place >= runtime::hostMemory);
       buffer.set_offset(*place % runtime::hostMemory);
       buffer.set_dtype(parameter.dtype());
-      const std::vector<int64_t> local = machine.localShape(shape, parameter.dims());
-      for (int64_t size : local) buffer.add_shape(size);
-      same(parameter.name() + " " + when, p, buffer,
-           [&] { return operations.at(expected, machine.begin(p, parameter.dims(), local)); });
+      for (int64_t size : *runtime::blockOf(parameter, mesh)) buffer.add_shape(size);
+      same(parameter.name() + " " + when, p, buffer, [&] { return machine.block(p, parameter, expected); });
     }
   }
 
@@ -287,6 +285,7 @@ private:
   }
 
   const plan::Plan &plan;
+  const dist::Mesh &mesh;
   Proof &proof;
   const bool stops;
   Store store;

@@ -246,13 +246,13 @@ ShardBytes Executor::shard(int64_t device, const plan::Parameter &parameter, Sha
   const PreparedProgram *owner = program(device);
   std::optional<int64_t> offset = offsetIn(parameter, programOf(source, meshOfPlan, device));
   if (!owner || !offset) return {};
-  int64_t bytes = elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype());
-  return {owner->device, *offset, bytes, access,
+  ShardLayout layout{*blockOf(parameter, meshOfPlan), shardShape(device, parameter).size, byteSize(parameter.dtype())};
+  return {owner->device, *offset, std::move(layout), access,
           [this, device](const Status &status) { noteFailure(device, currentStep, status); }};
 }
 
 Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) const {
-  return *shardOf(parameter.shape(), parameter.dims(), meshOfPlan, device); // the verifier has checked it
+  return *shardOf(parameter, meshOfPlan, device); // the verifier has checked it
 }
 
 bool Executor::has(const std::string &routine) const { return inputCounts.contains(routine); }

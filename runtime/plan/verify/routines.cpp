@@ -49,9 +49,8 @@ public:
         return inputError(fmt::format("{} overlaps {}", regions[r - 1].what, regions[r].what));
     for (const plan::Parameter &parameter : plan.parameters())
       if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
-        int64_t bytes =
-            elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
-        CLEAVE_RETURN_IF_ERROR(apart(*offset, bytes, fmt::format("parameter '{}'", parameter.name())));
+        CLEAVE_RETURN_IF_ERROR(
+            apart(*offset, blockBytes(parameter, mesh), fmt::format("parameter '{}'", parameter.name())));
       }
     for (const plan::HostScalar &scalar : program.host_scalars())
       CLEAVE_RETURN_IF_ERROR(apart(scalar.buffer().offset(), byteSize(scalar.buffer()), "a host scalar"));
@@ -259,8 +258,7 @@ Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const d
   std::vector<Kept> sums, weights;
   for (const plan::Parameter &parameter : plan.parameters())
     if (std::optional<int64_t> offset = offsetIn(parameter, number); offset && !parameter.on_host()) {
-      int64_t bytes =
-          elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
+      const int64_t bytes = blockBytes(parameter, mesh);
       if (parameter.role() == plan::Parameter::ACCUMULATOR) sums.push_back({*offset, *offset + bytes, &parameter});
       if (parameter.name().starts_with(previousPrefix)) weights.push_back({*offset, *offset + bytes, &parameter});
     }

@@ -119,15 +119,16 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     if (!offset) continue;
     plan::Buffer whole;
     whole.set_dtype(parameter.dtype());
-    *whole.mutable_shape() = parameter.shape();
+    *whole.mutable_shape() = parameter.padded_shape().empty() ? parameter.shape() : parameter.padded_shape();
     if (byteSize(whole) < 0) return inputError(where + " has no valid shape or type");
-    Result<Shard> shard = shardOf(parameter.shape(), parameter.dims(), mesh, 0);
+    Result<Shard> shard = shardOf(parameter, mesh, 0);
     if (!shard) return at(where, shard.status());
+    CLEAVE_ASSIGN_OR_RETURN(std::vector<int64_t> block, blockOf(parameter, mesh));
     plan::Buffer buffer;
     buffer.set_offset(*offset - (parameter.on_host() ? hostMemory : 0));
     buffer.set_on_host(parameter.on_host());
     buffer.set_dtype(parameter.dtype());
-    for (int64_t size : shard->size) buffer.add_shape(size);
+    for (int64_t size : block) buffer.add_shape(size);
     CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, space)));
     CLEAVE_RETURN_IF_ERROR(at(where, verifySource(parameter)));
     places.emplace_back(*offset, &parameter);
@@ -138,8 +139,7 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
   });
   for (size_t i = 1; i < places.size(); ++i) {
     const plan::Parameter &before = *places[i - 1].second;
-    int64_t bytes = elementCount(shardOf(before.shape(), before.dims(), mesh, 0)->size) * byteSize(before.dtype());
-    if (places[i - 1].first + bytes > places[i].first)
+    if (places[i - 1].first + blockBytes(before, mesh) > places[i].first)
       return inputError(fmt::format("parameters '{}' and '{}' overlap in the {}", before.name(),
                                     places[i].second->name(), before.on_host() ? "host's memory" : "arena"));
   }
