@@ -41,8 +41,12 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const ExportRequest &re
   const std::string &file = model.empty() ? trained->manifest().modelPath : model;
   auto tables = import_::readTables(file, options);
   if (!tables)
-    return inputError(tables.status().message() +
-                      (model.empty() ? "; --model gives another place of the model that was trained" : ""));
+    return inputError(
+        tables.status().message() +
+        (model.empty()
+             ? "; --model gives another place of the model that was trained (cleave.compile keeps the file of a "
+               "module if `path` names the plan)"
+             : ""));
   trained->source = std::move(*tables);
   if (trained->trainedBy.lora) CLEAVE_RETURN_IF_ERROR(trained->findAdapters(file, options));
   CLEAVE_RETURN_IF_ERROR(trained->place());

@@ -14,8 +14,8 @@ from cleave.reports import Comparison, Report
 CHECKED_PARAMETERS = 50_000_000  # modules up to this size are checked unless check=False: seconds, and five copies in memory
 
 
-def _exported(model, example, weights, folder, recipe):
-    """The path of an ONNX model; a torch module is exported, with a batch that the recipe chooses."""
+def _exported(model, example, weights, path, recipe):
+    """The path of an ONNX model; a torch module is exported to `path`, with a batch that the recipe chooses."""
     if isinstance(model, (str, os.PathLike)):
         return model
     import torch
@@ -24,7 +24,6 @@ def _exported(model, example, weights, folder, recipe):
         raise CleaveError(f"a model is a path or a torch.nn.Module, not {type(model).__name__}", 2)
     if example is None:
         raise CleaveError("a torch module needs `example`: a tuple of inputs to export it with", 2)
-    path = pathlib.Path(folder, "model.onnx")
     sizes = _batches(recipe)
     right = export(model, example, path, weights=weights, batch=sizes[0] if sizes else None).get("batches")
     wrong = [size for size in sizes if not has_batch(right, size)]
@@ -99,16 +98,17 @@ class Plan:
 def compile(model, recipe, cluster, path=None, example=None, check=None, weights=True, **split):
     """A plan of `model` (a path, or a torch module with `example` inputs) for a cluster.
 
-    recipe: a path or a dictionary. path: the plan's file, and a torch module's .onnx beside it; without one both lie in a
-    temporary folder. check: whether one step of an exported module is compared with PyTorch's (check_import); without it
-    for modules below 50 million parameters. weights=False: export the module without its weights, which cannot be checked; a
-    run then needs a recipe with `init`. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
+    recipe: a path or a dictionary. path: the plan's file, such as x.plan; a torch module is exported beside it, to x.onnx. Without
+    a path, both are in a temporary folder that this process removes at its end: no later process can read a snapshot's weights.
+    check: whether one step of an exported module is compared with PyTorch's (check_import); without it for modules below 50
+    million parameters. weights=False: export the module without its weights, which cannot be checked; a run then needs a recipe
+    with `init`. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
     """
     folder = None if path else tempfile.TemporaryDirectory(prefix="cleave-")
     path = pathlib.Path(path or pathlib.Path(folder.name, "model.plan"))
     if check and not weights:
         raise CleaveError("check=True computes a step of the module, and weights=False leaves its weights out", 2)
-    file, result, failure = _exported(model, example, weights, path.parent, recipe), None, None
+    file, result, failure = _exported(model, example, weights, path.with_suffix(".onnx"), recipe), None, None
     if file is not model and weights and (check or check is None and _parameters(model) < CHECKED_PARAMETERS):
         with alone():
             result, failure = _import_check(model, example, file, recipe)
@@ -128,7 +128,7 @@ def estimate(model, recipe, cluster, example=None, weights=True, **split):
     """The Report of the best split, without compiling; of several clusters a Comparison. `model`, `example` and `weights` are
     those of `compile`."""
     with tempfile.TemporaryDirectory() as scratch:
-        model, recipe = _exported(model, example, weights, scratch, recipe), _recipe(recipe, scratch)
+        model, recipe = _exported(model, example, weights, pathlib.Path(scratch, "model.onnx"), recipe), _recipe(recipe, scratch)
         clusters = [cluster] if isinstance(cluster, (str, os.PathLike)) else list(cluster)
         text = run_tool("estimate", model, *clusters[1:], "--recipe", recipe, "--cluster", clusters[0], "--json",
                         *_flags(split))
