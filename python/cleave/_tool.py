@@ -9,6 +9,7 @@ import sys
 
 class CleaveError(RuntimeError):
     """A failure, with file, line or node. `status`: 1 the input is wrong, 2 wrong use, 3 no plan fits, 4 a run failed."""
+    __module__ = "cleave"  # as a traceback names it
 
     def __init__(self, message, status):
         super().__init__(message)

@@ -9,6 +9,7 @@ import numpy as np
 
 from cleave import stores
 from cleave._tool import CleaveError
+from cleave.check.recipes import plain
 from cleave.compiling import compile
 from cleave.training import Trainer, load_into
 
@@ -22,11 +23,14 @@ def fit(module, loader, recipe, cluster="cpu:1", *, epochs=1, labels="labels", c
     recipe has it; one of fewer samples, as the last of a DataLoader, trains where Trainer.step can take it.
     Under mpirun, srun or torchrun each process calls fit with equal arguments; with local_batches its loader gives its own part of
     each batch (Trainer.rank_samples), `dims.batch` is the global batch, and `snapshots` a folder that all of them see.
-    callbacks: called as callback(trainer, metrics) after each step; the training ends where one returns True. snapshots,
-    resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps' Metrics.
+    callbacks: one or a list, each called as callback(trainer, metrics) after each step; the training ends where one returns True.
+    snapshots, resume, overwrite: as of Trainer; the last state is saved. Further keys are those of `compile`. Returns the steps'
+    Metrics.
     """
     from cleave.export.example import Example
+    recipe = plain(recipe) if isinstance(recipe, dict) else recipe
     loss = recipe.get("loss") if isinstance(recipe, dict) else None
+    callbacks = [callbacks] if callable(callbacks) else callbacks
     if isinstance(loss, list):
         raise CleaveError("fit takes a recipe of one loss; a Trainer takes the labels of several", 2)
     own_loss = bool(loss) and loss.get("kind") == "output"

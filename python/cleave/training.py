@@ -305,6 +305,8 @@ class Trainer:
             known = " or ".join(map(str, dict.fromkeys(shapes)))
             where = "in the plan" if stage < 0 else f"in step {self.steps_done + 1} of the ramp"
             is_smaller, why = self._fills(name, array, shapes[-1]) if fills and len(shapes) == 1 else (False, "")
+            if not fills and array.ndim == len(shapes[-1]) and all(0 < a <= b for a, b in zip(array.shape, shapes[-1])):
+                why = "; an evaluation takes whole batches"
             if not is_smaller:
                 raise CleaveError(f"input {name!r} has shape {known} {where} and {array.shape} here{why}", 2)
         if not np.can_cast(array.dtype, dtype, "same_kind"):

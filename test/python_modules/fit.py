@@ -24,6 +24,21 @@ class Two(nn.Module):
         return self.a(narrow) + self.b(wide)
 
 
+def beside_each_other():
+    """Plans of two modules in one folder keep a model each, from which a later process loads; an evaluation is of whole batches."""
+    recipe = {"dims": {"batch": 8}, "loss": {"kind": "softmax_cross_entropy"}, "optimizer": {"kind": "sgd", "lr": 0.1}}
+    x, labels = torch.randn(8, 6), torch.arange(8) % 3
+    with tempfile.TemporaryDirectory() as folder:
+        nets = [nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))]
+        plans = [cleave.compile(net, recipe, "cpu:1", f"{folder}/{i}.plan", (x,)) for i, net in enumerate(nets)]
+        for i, (net, plan) in enumerate(zip(nets, plans)):
+            with cleave.Trainer(plan.path, snapshots=f"{folder}/s{i}") as trainer:
+                trainer.step({"input": x, "labels": labels})
+                refused(lambda: trainer.evaluate({"input": x[:4], "labels": labels[:4]}), "an evaluation takes whole batches")
+                trainer.save()
+            cleave.load_into(net, f"{folder}/s{i}")
+
+
 def main():
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
@@ -76,6 +91,8 @@ def main():
             assert [metrics.step for metrics in told] == [at + 1, at + 2]
             assert all(abs(one.loss - losses[one.step - 1]) < 1e-5 for one in told)
     refused(lambda: cleave.fit(net, [], RECIPE), "no batch")
+    refused(lambda: cleave.fit(net, loader, {**RECIPE, "loss": nn.CrossEntropyLoss()}), "the recipe's loss is a CrossEntropyLoss")
+    assert len(cleave.fit(copy.deepcopy(net), loader, RECIPE, callbacks=lambda trainer, metrics: metrics.step == 2)) == 2
     # Generators are gone through once, from their first batch on; what was trained stays when a callback fails.
     assert len(cleave.fit(copy.deepcopy(net), iter(named), RECIPE)) == len(named)
     refused(lambda: cleave.fit(copy.deepcopy(net), iter(named), RECIPE, epochs=2), "an iterator can be gone through once")
@@ -96,6 +113,7 @@ def main():
         cleave.fit(normed, DataLoader(TensorDataset(wide, labels), batch_size=8), RECIPE)
         assert normed[1].num_batches_tracked == batches
     refused(lambda: cleave.fit(net, [{"wide": wide, "narrow": narrow}], RECIPE), "no 'labels'")
+    beside_each_other()
     print("fit: as expected")
 
 
