@@ -236,7 +236,10 @@ Status PlanTrainer::openState() {
         "{} {} repeated in each epoch, so that its last batch is whole (data.last_batch: drop leaves the rest out)",
         repeated, repeated == 1 ? "sample is" : "samples are"));
   if (std::string filled = data->filled(); !filled.empty()) note("inputs that the data does not have: " + filled);
-  if (!resumedFrom.empty()) note(fmt::format("resumed from step {} in {}", done, resumedFrom));
+  if (!resumedFrom.empty())
+    note(fmt::format("resumed from step {} in {}", done, resumedFrom));
+  else if (options.resume && !options.snapshots.empty())
+    note(fmt::format("no snapshot in {}: the run begins at step {}", options.snapshots, done + 1));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
 }
