@@ -127,7 +127,7 @@ std::string singleLines(const std::vector<SingleChange> &rows) {
 std::string layoutLines(const std::vector<Difference> &rows) {
   if (rows.empty()) return "";
   constexpr size_t shown = 20;
-  std::string out = fmt::format("parameters that lie differently: {}\n", rows.size());
+  std::string out = fmt::format("parameters with another layout: {}\n", rows.size());
   for (const Difference &row : rows | std::views::take(shown)) {
     const std::string how = row.left.empty()    ? "new: " + row.right
                             : row.right.empty() ? "gone"

@@ -105,7 +105,7 @@ namespace {
 
 // How a parameter lies, and what reads it.
 std::string parameterLine(const ParameterLayout &row) {
-  std::string out = fmt::format("{} [{}] (parameter)\n  lies    {}", row.name, fmt::join(row.dims, ","), row.parameter);
+  std::string out = fmt::format("{} [{}] (parameter)\n  layout  {}", row.name, fmt::join(row.dims, ","), row.parameter);
   out += row.state.empty() ? std::string(", frozen")
                            : fmt::format(", gradient {}, state {}, ZeRO stage {}", row.gradient, row.state, row.zero);
   if (!row.group.empty()) out += "\n  trains with " + row.group;
@@ -128,7 +128,7 @@ Status unknownName(const Report &report, const std::string &name) {
   std::string known =
       similar.empty() ? names::suggestion(name, all) : fmt::format("; there are {}", fmt::join(similar, ", "));
   if (known.empty())
-    known = fmt::format("; there are {}, for example (what is constant is none any more)",
+    known = fmt::format("; there are {}, for example (constants are folded and have no node)",
                         fmt::join(all | std::views::take(std::min(nodes, size_t(3))), ", "));
   return inputError(fmt::format("no node and no parameter is called '{}'{}", name, known));
 }

@@ -67,16 +67,12 @@ private:
     if (report.simulatedSeconds > 0)
       line("", formatSeconds(report.simulatedSeconds) + " simulated from the plan's own commands");
     line("", speedText(report));
-    line("search", fmt::format("{} choices priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
-                               report.searchSeconds, gapText(report), 100 * report.gap, comparedPlans(report)));
+    line("search", fmt::format("{} choice{} priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
+                               report.candidates == 1 ? "" : "s", report.searchSeconds, gapText(report),
+                               100 * report.gap, comparedPlans(report)));
     if (!report.import.empty()) line("import", report.import + countOfRoles());
     if (report.proof) line("proof", proofText(*report.proof));
-    for (const std::string &note : report.notes) out += shortened("note       " + note) + "\n";
-  }
-
-  // One line each: JSON and the page have the whole of it.
-  std::string shortened(const std::string &text) const {
-    return text.size() <= width ? text : text.substr(0, width - 4) + " ...";
+    for (const std::string &note : report.notes) line("note", note);
   }
 
   // "; tensors: 148 trained, 3 constant"

@@ -42,8 +42,7 @@ std::string whyText(const Report &report, const planner::Alternative &row) {
   const double times = row.stepSeconds / report.predicted.stepSeconds;
   text += formatSeconds(row.stepSeconds) + " a step";
   if (times >= 2) return text + fmt::format(", {:.2g} times as long", times) + lossText(report, row);
-  if (times < 0.9995)
-    return text + fmt::format(", {:.1f} % faster, but not within what was asked for", 100 * (1 - times));
+  if (times < 0.9995) return text + fmt::format(", {:.1f} % faster, but excluded by the flags", 100 * (1 - times));
   if (times < 1.0005) return text + ", as fast; the choice is not slower";
   return text + fmt::format(", {:.1f} % slower", 100 * (times - 1)) + lossText(report, row);
 }
@@ -72,6 +71,7 @@ std::vector<LostFamily> whyThisSplit(const Report &report) {
     std::function<bool(const Alternative &)> has;
     std::string preset; // says why there is none
   };
+  if (report.devices == 1) return {}; // nothing else to split over
   const dist::Mesh &own = report.mesh;
   auto isDataParallel = [](const dist::Mesh &mesh) {
     return mesh.axisSize("dp") * mesh.axisSize("fsdp") == mesh.numDevices();

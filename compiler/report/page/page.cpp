@@ -150,14 +150,14 @@ std::string alternativesSection(const Report &report) {
   std::vector<size_t> priced; // among all alternatives
   for (size_t i = 0; i < report.alternatives.size(); ++i)
     if (!report.alternatives[i].mesh.axes.empty()) priced.push_back(i);
-  std::string out =
-      fmt::format("<p>{} choices priced in {:.2f} s; optimality gap {:.2f} % of {}</p>\n", report.candidates,
-                  report.searchSeconds, 100 * report.gap, escape(comparedPlans(report))) +
-      alternativesChart(report) +
-      table("Presets and the best splits of other meshes", alternativeRows(report), [&](size_t row) {
-        return fmt::format(" id=\"alternative-{}\"{}", priced[row],
-                           report.alternatives[priced[row]].fits ? "" : " class=\"no\"");
-      });
+  std::string out = fmt::format("<p>{} choice{} priced in {:.2f} s; optimality gap {:.2f} % of {}</p>\n",
+                                report.candidates, report.candidates == 1 ? "" : "s", report.searchSeconds,
+                                100 * report.gap, escape(comparedPlans(report))) +
+                    alternativesChart(report) +
+                    table("Presets and the best splits of other meshes", alternativeRows(report), [&](size_t row) {
+                      return fmt::format(" id=\"alternative-{}\"{}", priced[row],
+                                         report.alternatives[priced[row]].fits ? "" : " class=\"no\"");
+                    });
   for (const std::string &one : unbuildable(report)) out += fmt::format("<p class=\"soft\">{}</p>\n", escape(one));
   return out;
 }
@@ -331,8 +331,7 @@ std::string renderHtmlDiff(const ReportSide &left, const ReportSide &right) {
   page.section("timelines", "Timelines", beside(timeline));
   page.section("collectives", "Collectives",
                differenceTable("Bytes of a step on one device", "collective", found.collectives));
-  page.section("parameters", "Parameters",
-               differenceTable("Those that lie differently", "parameter", found.parameters));
+  page.section("parameters", "Parameters", differenceTable("Those with another layout", "parameter", found.parameters));
   return page.take();
 }
 

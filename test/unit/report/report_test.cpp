@@ -97,7 +97,7 @@ TEST(Report, ExplainComparesCandidatesAndNamesTheChosen) {
       *text, HasSubstr("the communication with each neighbour, against the next best\n    its result, for total<&>: "));
   auto weight = explain(report, "w");
   ASSERT_TRUE(weight) << weight.status().message();
-  EXPECT_THAT(*weight, ::testing::StartsWith("w [256,512] (parameter)\n  lies    "));
+  EXPECT_THAT(*weight, ::testing::StartsWith("w [256,512] (parameter)\n  layout  "));
   EXPECT_THAT(*weight, ::testing::EndsWith("  read by matmul\n" + *text));
   EXPECT_THAT(explain(report, "matm").status().message(), HasSubstr("there are matmul"));
   EXPECT_THAT(explain(report, "nothing like it").status().message(), HasSubstr("; there are matmul"));
@@ -109,7 +109,7 @@ TEST(Report, DiffSaysWhatChanged) {
   std::string text = diff(ddp, zero);
   EXPECT_THAT(text, HasSubstr("zero                     0 -> 3"));
   EXPECT_THAT(text, HasSubstr("optimizer"));
-  EXPECT_THAT(text, HasSubstr("parameters that lie differently: 1"));
+  EXPECT_THAT(text, HasSubstr("parameters with another layout: 1"));
   // The waiting of a pipeline counts too, or the parts would not be all of the step.
   Report waits = ddp;
   waits.predicted.bubbleSeconds += 1;

@@ -31,10 +31,9 @@ Alternative describe(const std::string &name, const Solution &solution, const Cl
   else if (row.stepSeconds > bestSeconds * (1 + tie))
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * (1 - tie))
-    row.whyNot =
-        fmt::format("{:.1f} % faster, but not within what was asked for", (1 - row.stepSeconds / bestSeconds) * 100);
+    row.whyNot = fmt::format("{:.1f} % faster, but excluded by the flags", (1 - row.stepSeconds / bestSeconds) * 100);
   else if (row.stepSeconds > bestSeconds)
-    row.whyNot = "a tie; the chosen one is not slower";
+    row.whyNot = "as fast";
   return row;
 }
 
