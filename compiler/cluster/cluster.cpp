@@ -39,7 +39,8 @@ Result<Cluster> parsePreset(const std::string &text) {
   if (nodes < 1 || devices < 1) return wrong("a count of devices is missing or not a number");
   if (nodes > mostDevices / devices) return wrong(fmt::format("more than {} devices", mostDevices));
   const std::string flag = ",software=", software = more.starts_with(flag) ? more.substr(flag.size()) : "cleave";
-  if (!more.empty() && !more.starts_with(flag)) return wrong("after the devices stands ',software=PROFILE'");
+  if (!more.empty() && !more.starts_with(flag))
+    return wrong("only ',software=PROFILE' can follow the number of devices");
   if (Status known = checkSoftware(kind, software); !known) return wrong(known.message());
   Cluster cluster = standardCluster(kind, software, nodes, devices);
   cluster.name = kind + text.substr(colon, comma - colon);
@@ -60,7 +61,12 @@ Status checkFile(const ReadKeys &keys, const Cluster &cluster, const auto &at) {
                           (field.needed == Needed::InNodes && isUnknown && cluster.devicesPerNode > 1) ||
                           (field.needed == Needed::BetweenNodes && isUnknown && cluster.nodes > 1);
     if (isNeeded && std::ranges::find(keys.told, field.path) == keys.told.end())
-      return errorAt(at(field.path), keys.file, fmt::format("the cluster lacks '{}'", field.path));
+      return errorAt(at(field.path), keys.file,
+                     fmt::format("the cluster lacks '{}'{}", field.path,
+                                 field.needed != Needed::Always && isUnknown
+                                     ? fmt::format("; kind '{}' is none of {}, whose figures are known",
+                                                   cluster.device.kind, fmt::join(presetKinds(), ", "))
+                                     : ""));
   }
   if (cluster.nodes > mostDevices / cluster.devicesPerNode)
     return errorAt(at("devices_per_node"), keys.file, fmt::format("the cluster has more than {} devices", mostDevices));

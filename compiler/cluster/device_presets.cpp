@@ -117,7 +117,8 @@ Result<std::string> presetMeant(const std::string &kind) {
     if (preset.starts_with(lower + "-") || lower.starts_with(preset + "-") || lower == preset + "b")
       meant.push_back(preset);
   if (meant.size() == 1) return meant[0];
-  if (!meant.empty()) return inputError(fmt::format("device kind '{}' is one of {}", kind, fmt::join(meant, ", ")));
+  if (!meant.empty())
+    return inputError(fmt::format("device kind '{}' has several sizes: give {}", kind, fmt::join(meant, " or ")));
   return inputError(fmt::format("no device kind '{}'{}", kind, names::suggestion(lower, presetKinds())));
 }
 

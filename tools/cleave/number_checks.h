@@ -11,7 +11,8 @@ inline CLI::Validator numberCheck(const char *description, const char *bound, bo
       [bound, holds](const std::string &text) -> std::string {
         double value = 0;
         const bool isNumber = CLI::detail::lexical_cast(text, value);
-        return isNumber && holds(value) ? "" : std::string("must be ") + bound + ", not " + text;
+        if (isNumber && holds(value)) return "";
+        return std::string("must be ") + (isNumber ? bound : "a number") + ", not " + text;
       },
       description);
 }

@@ -175,7 +175,7 @@ Status openRunFolder(RunOptions &options) {
   if (!launch) return launch.status();
   if (launch->kind != runtime::Launch::Kind::Tcp) {
     if (options.train.mirrorEvery == 0) return Status::ok();
-    return {ErrorKind::Usage, "--mirror keeps the state in the memory of several processes: start one a device with "
+    return {ErrorKind::Usage, "--mirror keeps the state in the memory of several processes: start one per device with "
                               "srun or torchrun (MPI ends all when one dies)"};
   }
   options.train.runFolder = runtime::Mirror::folderOf(*launch);

@@ -25,7 +25,7 @@ std::string figures(const SimulateOptions &options, const planner::Cluster &clus
   out += fmt::format("compute {} and communication {} on the fullest device",
                      report::formatSeconds(step.computeSeconds), report::formatSeconds(step.communicationSeconds));
   const double hidden = step.computeSeconds + step.communicationSeconds - step.seconds;
-  out += hidden > 0 ? fmt::format(", of which {} run beside each other\n", report::formatSeconds(hidden)) : "\n";
+  out += hidden > 0 ? fmt::format(", of which {} overlap\n", report::formatSeconds(hidden)) : "\n";
   if (predicted > 0)
     out += fmt::format("the search predicted {}: simulated {:+.1f} %\n", report::formatSeconds(predicted),
                        100 * (step.seconds / predicted - 1));

@@ -37,7 +37,7 @@ int runVerify(const VerifyOptions &options) {
   if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
   if (!options.json)
     print(stdout, fmt::format("{}: static checks passed: buffers, events, order of collectives, transfers{}\n",
-                              options.plan, options.onlyStatic ? "; a step without memory" : ""));
+                              options.plan, options.onlyStatic ? ", dry run of a step" : ""));
   if (options.onlyStatic) {
     if (options.json) fmt::print("{{\"static\": true}}\n");
     return 0;

@@ -41,8 +41,8 @@ Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &c
       product *= value;
   }
   if (product > cluster.numDevices() || cluster.numDevices() % product != 0)
-    return usage(
-        fmt::format("--mesh {}: the sizes must divide the {} devices of {}", text, cluster.numDevices(), cluster.name));
+    return usage(fmt::format("--mesh {}: the product of the sizes must divide the {} devices of {}", text,
+                             cluster.numDevices(), cluster.name));
   return Status::ok();
 }
 

@@ -10,7 +10,7 @@ Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::st
   CLEAVE_ASSIGN_OR_RETURN(Launch launch, readLaunch());
   if (launch.kind == Launch::Kind::Alone) return std::unique_ptr<Fabric>(std::make_unique<LocalFabric>(mesh));
   if (launch.size != mesh.numDevices())
-    return inputError(fmt::format("{} processes were started for a plan of {} devices: start {}, one a device, or a "
+    return inputError(fmt::format("{} processes were started for a plan of {} devices: start {}, one per device, or a "
                                   "single one that runs them all",
                                   launch.size, mesh.numDevices(), mesh.numDevices()));
   CLEAVE_ASSIGN_OR_RETURN(Network network, readNetwork(options));

@@ -53,9 +53,10 @@ Status Mixing::check(const DataSettings &settings, const std::vector<Field> &fie
     const std::string what =
         fmt::format("'{}' is {} [{}]", field.name, name(field.dtype), fmt::join(field.shape, ", "));
     if (field.label && field.dtype != plan::F32)
-      return inputError(fmt::format("data.{}: mixes labels, and class numbers cannot be: {}; give the loss labels of "
-                                    "float32, one for each class (loss.labels: {{dtype: float32, shape: [batch, C]}})",
-                                    key, what));
+      return inputError(
+          fmt::format("data.{}: mixes labels, and class numbers cannot be mixed: {}; give the loss labels of "
+                      "float32, one for each class (loss.labels: {{dtype: float32, shape: [batch, C]}})",
+                      key, what));
     hasLabels |= field.label;
     if (!field.label && isMixed(field) && field.dtype != plan::F32)
       return inputError(fmt::format("data.{}: mixes inputs of float32; {}", key, what));

@@ -232,7 +232,7 @@ TEST(Mixing, RefusesWhatCannotBeMixed) {
   const Field image{"x", plan::F32, {3, 8, 8}}, labels{"labels", plan::F32, {10}, true},
       classes{"labels", plan::I64, {}, true};
   EXPECT_THAT(Mixing::check(settings, {image, classes}).message(),
-              HasSubstr("class numbers cannot be: 'labels' is i64 []; give"));
+              HasSubstr("class numbers cannot be mixed: 'labels' is i64 []; give"));
   EXPECT_THAT(Mixing::check(settings, {image}).message(), HasSubstr("the loss has none"));
   EXPECT_THAT(Mixing::check(settings, {{"x", plan::U8, {3, 8, 8}}, labels}).message(),
               HasSubstr("inputs of float32; 'x' is u8"));
