@@ -72,6 +72,8 @@ Status checkFile(const ReadKeys &keys, const Cluster &cluster, const auto &at) {
     return errorAt(at("devices_per_node"), keys.file, fmt::format("the cluster has more than {} devices", mostDevices));
   if (Status known = checkSoftware(cluster.device.kind, cluster.software); !known)
     return errorAt(at("software"), keys.file, known.message());
+  if (cluster.device.fusedRow > 0 && cluster.device.fusedRow < 1)
+    return errorAt(at("device.fused_row"), keys.file, "'fused_row' of device must be 0 or at least 1");
   for (size_t i = 1; i < cluster.device.caches.size(); ++i)
     if (cluster.device.caches[i].bytes <= cluster.device.caches[i - 1].bytes)
       return errorAt(at("device.caches"), keys.file, "'caches' of device must go from small to large");

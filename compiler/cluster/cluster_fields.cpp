@@ -64,7 +64,7 @@ constexpr Field<Cluster> fields[] = {
   {"device.softmax_matrices", "", 1, 1, unbounded, Never, "the profile's; cpu 1",
    "a fused softmax takes matrices of scores (a device's samples times heads) only in so many; others take five kernels", device<&D::softmaxMatrices>},
   {"device.fused_row", "elements", 1, 0, unbounded, Never, "the profile's; cpu 0",
-   "longest row of a softmax or another reduction that is one kernel with its neighbours; 0: of any length", device<&D::fusedRow>},
+   "longest row of a softmax or another reduction that is one kernel with its neighbours: at least 1; 0: of any length", device<&D::fusedRow>},
   {"device.tensor_overlap", "", 1, 0, 1, Never, "the profile's; cpu 0", "part of tensor parallel gathers and scatters that products hide", device<&D::tensorOverlap>},
   {"device.overlap", "", 1, 0, 1, Never, "0.888; cpu 0", "part of compute time behind which communication can hide", device<&D::overlap>},
   {"device.gradient_overlap", "", 1, 0, 1, Never, "the profile's; cpu `overlap`",

@@ -209,6 +209,7 @@ TEST(Cluster, ErrorsNameFileAndLine) {
   EXPECT_THAT(message(head + "device: {kind: mine, memory_gib: 1, memory_gbps: 1, tflops: {fp32: 1}}\n"),
               HasSubstr("lacks 'links.node.gbps'"));
   EXPECT_THAT(message(head + "device: {kind: a100-80g, overlap: 2}\n"), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g, fused_row: 0.5}\n"), HasSubstr("must be 0 or at least 1"));
   EXPECT_THAT(message(head + "device: {kind: a100-80g}\nlinks: {node: {gbps: 1, topology: ring}}\n"),
               HasSubstr("c.yaml:4"));
   for (const char *key : {"core_share", "compute_efficiency", "bandwidth_efficiency", "batched_efficiency"})
