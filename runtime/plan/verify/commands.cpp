@@ -240,9 +240,25 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
   return Status::ok();
 }
 
+// Enums of the command's kind have values that this version knows.
+Status verifyEnums(const plan::Command &command) {
+  const auto *kind = plan::Command::descriptor()->FindFieldByNumber(command.kind_case());
+  if (!kind) return Status::ok();
+  const google::protobuf::Message &of = command.GetReflection()->GetMessage(command, kind);
+  for (int f = 0; f < of.GetDescriptor()->field_count(); ++f) {
+    const auto *field = of.GetDescriptor()->field(f);
+    if (!field->enum_type()) continue;
+    const int value = of.GetReflection()->GetEnumValue(of, field);
+    if (!field->enum_type()->FindValueByNumber(value))
+      return inputError(fmt::format("its '{}' is {}, which this version does not know", field->name(), value));
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
+  CLEAVE_RETURN_IF_ERROR(verifyEnums(command));
   for (const plan::Launch &launch : command.launches()) CLEAVE_RETURN_IF_ERROR(verifyLaunch(launch, plan, mesh));
   switch (command.kind_case()) {
   case plan::Command::kLaunch:
