@@ -118,6 +118,13 @@ Tier tierBetween(const Cluster &cluster, int64_t device, int64_t other) {
   return tier;
 }
 
+Tier tierOf(const Cluster &cluster, const GroupShape &group) {
+  const Tier highest = cluster.levels.size() + betweenNodes;
+  Tier tier = inNode;
+  while (tier < highest && group.within(tier) < group.size) ++tier;
+  return tier;
+}
+
 bool crossesCards(const Cluster &cluster, int64_t perNode) {
   const bool isShared = cluster.networkSharedBy > 1 && cluster.networkSharedBy < cluster.devicesPerNode;
   return isShared && perNode > 1 && perNode < cluster.devicesPerNode;
@@ -162,14 +169,6 @@ Share shareOf(const Cluster &cluster, Tier tier) {
   if (tier == betweenNodes) return {cluster.network.bandwidth * efficiency, cluster.network.latency};
   const NetworkLevel &level = cluster.levels[tier - betweenNodes - 1];
   return {level.bandwidth * efficiency, level.latency};
-}
-
-// How far a group's ranks are apart.
-Tier tierOf(const Cluster &cluster, const GroupShape &group) {
-  const Tier highest = cluster.levels.size() + betweenNodes;
-  Tier tier = inNode;
-  while (tier < highest && group.within(tier) < group.size) ++tier;
-  return tier;
 }
 
 // The seconds of a group's traffic between nodes, at the slowest level that it crosses. `traffic`: bytes of a rank.

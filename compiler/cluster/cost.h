@@ -56,6 +56,9 @@ GroupShape groupAlong(const Cluster &cluster, std::span<const AxisPlace> axes, i
 // rank `other`.
 Tier tierAlong(const Cluster &cluster, const AxisPlace &axis, int64_t rank, int64_t other);
 
+// How far a group's ranks are apart: the slowest hop of a ring through all of them.
+Tier tierOf(const Cluster &cluster, const GroupShape &group);
+
 // Do groups with so many ranks in a node cross network cards that other groups use too? Then two ranks can have less of
 // the network together than one alone (constants::acrossCards).
 bool crossesCards(const Cluster &cluster, int64_t perNode);

@@ -5,6 +5,7 @@
 #include "compiler/report/planned_commands.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
+#include "compiler/simulate/collective_price.h"
 #include "compiler/simulate/simulate.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -18,18 +19,6 @@
 
 namespace cleave::report {
 namespace {
-
-planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
-  int64_t stride = 1;
-  std::vector<planner::AxisPlace> places;
-  for (size_t i = mesh.axes.size(); i-- > 0;) {
-    const dist::MeshAxis &axis = mesh.axes[i];
-    if (axis.size > 1 && std::find(axes.begin(), axes.end(), axis.name) != axes.end())
-      places.push_back({axis.size, stride});
-    stride *= axis.size;
-  }
-  return planner::groupAlong(cluster, places, mesh.numDevices());
-}
 
 // The first of the devices that run a program.
 int64_t deviceOf(const plan::Plan &plan, const dist::Mesh &mesh, int program) {
@@ -69,30 +58,6 @@ planner::MemoryBreakdown memoryOf(const plan::Plan &plan, const dist::Mesh &mesh
                      messageBytes(plan, mesh, number);
   memory.host = double(program.host_bytes());
   return memory;
-}
-
-// Bytes of the tensors as the devices of the group have them together, as the planner counts them; of a shift, what
-// goes out.
-double bytesTogether(const plan::Collective &collective, int64_t groupSize) {
-  const bool isOfParts =
-      collective.op() == plan::Collective::ALL_GATHER || collective.op() == plan::Collective::ALL_TO_ALL;
-  return double(collective.bytes()) * (isOfParts ? double(groupSize) : 1.0);
-}
-
-double secondsAlone(const planner::Cluster &cluster, const planner::GroupShape &group,
-                    const plan::Collective &collective) {
-  const double bytes = bytesTogether(collective, group.size), n = double(group.size);
-  auto like = [&](planner::Collective kind, double all) {
-    return planner::collectiveSeconds(cluster, kind, group, all);
-  };
-  switch (collective.op()) {
-  case plan::Collective::SHIFT: // one message to a neighbour: what each of the n - 1 turns of a gather does
-    return n > 1 ? like(planner::Collective::AllGather, bytes * n) / (n - 1) : 0;
-  case plan::Collective::BROADCAST:
-    return like(planner::Collective::AllGather, bytes);
-  default:
-    return like(static_cast<planner::Collective>(collective.op()), bytes);
-  }
 }
 
 // Is there compute between the command and the first compute that waits for it, directly or through what other
@@ -135,11 +100,10 @@ private:
         if (command.has_collective()) {
           const plan::Collective &collective = command.collective();
           const dist::Axes axes(collective.axes().begin(), collective.axes().end());
-          const planner::GroupShape group = groupShape(cluster, mesh, axes);
+          const simulate::CollectivePrice price = simulate::priceOf(collective, cluster, mesh);
           add(runtime::kindName(command), axes, collective.why(),
-              {bytesTogether(collective, group.size), secondsAlone(cluster, group, collective), double(times),
-               runsBesideCompute(fragment, c), double(command.phase() == "forward"),
-               double(command.phase() == "backward")},
+              {price.bytes, price.seconds, double(times), runsBesideCompute(fragment, c),
+               double(command.phase() == "forward"), double(command.phase() == "backward")},
               movedBy(collective));
         } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
           const plan::Transfer &transfer = command.transfer();

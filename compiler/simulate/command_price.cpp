@@ -1,23 +1,13 @@
 #include "compiler/simulate/command_price.h"
+#include "compiler/simulate/collective_price.h"
 #include "compiler/tuning.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/image_shape.h"
 #include <algorithm>
-#include <numeric>
 
 namespace cleave::simulate {
 namespace {
-
-double bytesOfAll(const google::protobuf::RepeatedPtrField<plan::Buffer> &buffers) {
-  double bytes = 0;
-  for (const plan::Buffer &buffer : buffers) bytes += bytesOf(buffer);
-  return bytes;
-}
-
-bool isWithHost(const plan::Command &command) {
-  return command.has_copy() && (command.copy().source().on_host() || command.copy().target().on_host());
-}
 
 planner::ConvolutionPass passOf(const plan::Convolution &c) {
   return c.pass() == plan::Convolution::FORWARD      ? planner::ConvolutionPass::Forward
@@ -26,6 +16,10 @@ planner::ConvolutionPass passOf(const plan::Convolution &c) {
 }
 
 } // namespace
+
+bool isWithHost(const plan::Command &command) {
+  return command.has_copy() && (command.copy().source().on_host() || command.copy().target().on_host());
+}
 
 CommandPrices::CommandPrices(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh)
     : plan(plan), cluster(cluster), mesh(mesh), works(plan) {
@@ -96,39 +90,17 @@ double CommandPrices::computeSeconds(const plan::Command &command, const Command
   return seconds;
 }
 
-double CommandPrices::collectiveSeconds(const plan::Collective &collective) const {
-  std::vector<planner::AxisPlace> places; // innermost first
-  int64_t stride = 1;
-  for (auto axis = mesh.axes.rbegin(); axis != mesh.axes.rend(); stride *= axis->size, ++axis)
-    if (std::ranges::count(collective.axes(), axis->name)) places.push_back({axis->size, stride});
-  const planner::GroupShape group = planner::groupAlong(cluster, places, mesh.numDevices());
-  const double in = bytesOfAll(collective.inputs()), out = bytesOfAll(collective.outputs());
-  switch (collective.op()) {
-  case plan::Collective::SHIFT:
-    return places.empty() ? 0 : planner::sendSeconds(cluster, planner::tierAlong(cluster, places[0], 0, 1), in);
-  case plan::Collective::ALL_GATHER:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, out);
-  case plan::Collective::ALL_TO_ALL:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllToAll, group, in * double(group.size));
-  case plan::Collective::BROADCAST: // as much goes to each as in a gather
-    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, in);
-  case plan::Collective::REDUCE_SCATTER:
-    return planner::collectiveSeconds(cluster, planner::Collective::ReduceScatter, group, in);
-  default:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllReduce, group, in);
-  }
-}
-
 CommandPrice CommandPrices::of(const plan::Command &command, int64_t device) const {
   CommandPrice price{works.of(command)};
   if (command.has_collective()) {
-    price.seconds = collectiveSeconds(command.collective());
+    price.seconds = priceOf(command.collective(), cluster, mesh).seconds;
   } else if (command.has_transfer()) {
     const plan::Transfer &transfer = command.transfer();
     const int64_t peer = runtime::evaluate(transfer.peer(), mesh, device);
     const bool sends = transfer.direction() == plan::Transfer::SEND;
     const double bytes = bytesOf(transfer.buffer());
-    if (sends) price.seconds = planner::sendSeconds(cluster, planner::tierBetween(cluster, device, peer), bytes);
+    if (sends && peer != device)
+      price.seconds = planner::sendSeconds(cluster, planner::tierBetween(cluster, device, peer), bytes);
   } else if (isWithHost(command)) {
     price.seconds = planner::hostCopySeconds(cluster, price.work.bytes / 2, 1);
   } else {

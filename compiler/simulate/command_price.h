@@ -14,6 +14,9 @@ struct CommandPrice {
   double seconds = 0;
 };
 
+// A copy between a device and its host's memory.
+bool isWithHost(const plan::Command &command);
+
 class CommandPrices {
 public:
   CommandPrices(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh);
@@ -21,7 +24,6 @@ public:
 
 private:
   double computeSeconds(const plan::Command &command, const CommandWork &work) const;
-  double collectiveSeconds(const plan::Collective &collective) const;
   std::string precisionOf(const plan::Buffer &operand) const;
 
   const plan::Plan &plan;

@@ -247,7 +247,8 @@ TEST(Report, ThePlanReplacesEstimates) {
     auto *collective = fragment->add_commands()->mutable_collective();
     collective->set_op(plan::Collective::REDUCE_SCATTER);
     collective->add_axes("dp");
-    collective->set_bytes(524288);
+    collective->add_inputs()->set_dtype(plan::F32);
+    collective->mutable_inputs(0)->add_shape(131072);
     collective->set_why("gradient of w");
   }
   auto *routine = program->add_routines();
@@ -291,7 +292,9 @@ TEST(Report, PlannedFiguresAreThoseOfAllRanks) {
     gather->set_phase(rank == 0 ? "forward" : "backward");
     gather->mutable_collective()->set_op(plan::Collective::ALL_GATHER);
     gather->mutable_collective()->add_axes("dp");
-    gather->mutable_collective()->set_bytes(rank == 0 ? 100 : 300);
+    plan::Buffer *input = gather->mutable_collective()->add_inputs();
+    input->set_dtype(plan::F32);
+    input->add_shape(rank == 0 ? 25 : 75);
     if (rank == 0) fragment->add_commands()->mutable_fill(); // beside it
     auto *reader = fragment->add_commands();
     reader->mutable_fill();
