@@ -3,9 +3,11 @@
 #include "runtime/base/names/glob.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/shell.h"
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -38,6 +40,23 @@ std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
   return fmt::format("there is no command '{}'{}", word, cleave::names::suggestion(word, commands));
 }
 
+// Throws if a file that the command writes is one that it reads.
+void checkOutputs(const CLI::App &command) {
+  auto isOneOf = [](const CLI::Option &option, std::initializer_list<const char *> names) {
+    return std::ranges::any_of(names, [&](const char *name) { return option.check_lname(name); });
+  };
+  for (const CLI::Option *to : cleave::tool::optionsOf(command))
+    for (const CLI::Option *from : cleave::tool::optionsOf(command))
+      for (const std::string &path : to->results())
+        for (const std::string &read : from->results()) {
+          std::error_code isMissing;
+          if (isOneOf(*to, {"output", "trace", "metrics", "counters", "prometheus"}) &&
+              (from->get_positional() || isOneOf(*from, {"recipe", "cluster", "data", "diff", "measured"})) &&
+              std::filesystem::equivalent(path, read, isMissing))
+            throw CLI::ValidationError(to->get_name(), path + " is what the command reads: name another file");
+        }
+}
+
 // In a signal's handler. What was read of the file is not what it says.
 void endWithout(const char *path) {
   for (const char *text : {"cleave: error: ", path, ": has become shorter, or unreadable, while it was read\n"})
@@ -53,12 +72,16 @@ int main(int argc, char **argv) {
                        "What it was built from, and what of it this machine has");
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::help);
+  app.parse_complete_callback([&app] {
+    for (const CLI::App *command : app.get_subcommands()) checkOutputs(*command);
+  });
   int status = 0;
   std::signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of files tells it
   cleave::runtime::MappedFile::onLoss(endWithout);
   using namespace cleave::tool;
-  for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench,
-                    addEval, addCheck, addVerify, addSimulate, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
+  for (auto *add :
+       {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench, addEval,
+        addCheck, addVerify, addSimulate, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
     add(app, status);
   try {
     app.parse(argc, argv);
