@@ -155,7 +155,7 @@ Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes
   return simulation;
 }
 
-double makespanOnSharedCores(const Simulation &simulation, double share) {
+double makespanOnSharedCores(const Simulation &simulation, double share, double unfilled) {
   std::vector<std::pair<double, int>> changes; // when, and by how many more are at work
   for (const std::vector<ActionTime> &rank : simulation.actions)
     for (const ActionTime &action : rank) {
@@ -171,7 +171,7 @@ double makespanOnSharedCores(const Simulation &simulation, double share) {
     now = time;
     working += more;
   }
-  return seconds;
+  return unfilled * simulation.makespan + (1 - unfilled) * seconds;
 }
 
 } // namespace cleave::planner

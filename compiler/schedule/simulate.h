@@ -40,7 +40,7 @@ Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes
 
 // The makespan where ranks take turns on cores, `share` of a core for each, and the times are those of ranks that are
 // all at work: while few are, others wait, each goes at the speed of one alone. As if all at work always slowed down
-// alike, with the order of events of `simulation`.
-double makespanOnSharedCores(const Simulation &simulation, double share);
+// alike, with the order of events of `simulation`. `unfilled`: part of that gain which is lost.
+double makespanOnSharedCores(const Simulation &simulation, double share, double unfilled = 0);
 
 } // namespace cleave::planner

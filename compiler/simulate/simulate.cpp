@@ -1,9 +1,14 @@
 #include "compiler/simulate/simulate.h"
+#include "compiler/cluster/device_presets.h"
+#include "compiler/schedule/simulate.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/lane_cursor.h"
+#include "runtime/plan/step_shapes.h"
+#include "runtime/plan/verify/verify.h"
 #include <algorithm>
 #include <deque>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 
 namespace cleave::simulate {
@@ -11,6 +16,32 @@ namespace {
 
 using runtime::LaneStep;
 using runtime::numLanes;
+
+constexpr double longestStep = 9e9; // seconds: nanoseconds in 64 bits
+
+// From begin to end, seconds, in any order.
+using Intervals = std::vector<std::pair<double, double>>;
+
+// Those that overlap joined, in their order.
+Intervals joined(Intervals intervals) {
+  std::ranges::sort(intervals);
+  Intervals apart;
+  for (auto [begin, end] : intervals)
+    if (apart.empty() || begin > apart.back().second)
+      apart.emplace_back(begin, end);
+    else
+      apart.back().second = std::max(apart.back().second, end);
+  return apart;
+}
+Intervals both(Intervals one, const Intervals &other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+double covered(const Intervals &intervals) {
+  double seconds = 0;
+  for (auto [begin, end] : joined(intervals)) seconds += end - begin;
+  return seconds;
+}
 
 // A lane of the device that stands for a program.
 struct Lane {
@@ -52,6 +83,16 @@ public:
     ends.resize(chain.size());
   }
 
+  const plan::Action &actionOf(const Lane &lane) const { return chain.routine->actions(int(lane.cursor.action())); }
+  const plan::Fragment &fragmentOf(const Lane &lane) const { return program.fragments(actionOf(lane).fragment()); }
+  const std::vector<runtime::LaneCommand> &itemsOf(int number) const {
+    return chain.items(lanes.at(number).cursor.action(), number);
+  }
+  // The command that is next on the lane.
+  int commandOf(int number) const { return itemsOf(number)[lanes.at(number).cursor.item()].command; }
+  // When the lane can do something next.
+  double readyAt(int number) const { return std::max(lanes.at(number).time, thread); }
+
   const plan::Program &program;
   const int64_t device;
   Chain chain;
@@ -62,57 +103,67 @@ public:
     std::array<std::vector<double>, numLanes> items;
   };
   std::vector<Ends> ends;
-  // Where all devices are threads of a process, one thread issues the commands of a device's lanes in turn.
+  Intervals compute, communication, hostCopies;
+  std::map<std::string, int64_t> met; // collectives done, by group
+
+  // Where all devices are threads of a process, one thread issues the commands of a device's lanes in turn: it is busy
+  // until `thread`, and looks at the lane `turn` next.
   const bool sharesThread;
   double thread = 0;
+  int turn = runtime::computeLane;
 };
+
+bool receives(const plan::Command &command) {
+  return command.has_transfer() && command.transfer().direction() == plan::Transfer::RECEIVE;
+}
 
 class Simulation {
 public:
   Simulation(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh, bool keeps)
-      : mesh(mesh), prices(plan, cluster, mesh), keeps(keeps) {
+      : cluster(cluster), mesh(mesh), prices(plan, cluster, mesh), keeps(keeps) {
     const bool sharesThread = cluster.device.isCpu() && cluster.nodes == 1;
     for (int p = 0; p < plan.programs_size(); ++p)
       ranks.emplace_back(plan, plan.programs(p), deviceOf(plan, p), prices, sharesThread);
   }
 
   Result<SimulatedStep> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Rank &rank : ranks)
-        for (auto &[number, lane] : rank.lanes)
-          while (advance(rank, number, lane)) moved = true;
-    }
-    SimulatedStep step;
-    for (Rank &rank : ranks) {
-      double compute = 0, others = 0;
-      for (auto &[number, lane] : rank.lanes) {
+    do
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (Rank &rank : ranks)
+          for (auto &[number, lane] : rank.lanes)
+            while (advance(rank, number, lane)) moved = true;
+      }
+    while (takeTurn());
+    for (const Rank &rank : ranks)
+      for (auto &[number, lane] : rank.lanes)
         if (lane.cursor.next(rank.chain) != LaneStep::End)
-          return inputError(fmt::format("device {} waits for another one, which sends nothing", rank.device));
-        step.seconds = std::max(step.seconds, lane.time);
-      }
-      for (int a = 0; a < rank.chain.routine->actions_size(); ++a) {
-        const int number = rank.chain.routine->actions(a).fragment();
-        const plan::Fragment &fragment = rank.program.fragments(number);
-        for (int c = 0; c < fragment.commands_size(); ++c) {
-          const plan::Command &command = fragment.commands(c);
-          const CommandPrice &price = rank.chain.fragments[size_t(number)].prices[size_t(c)];
-          (runtime::laneOf(command) == runtime::computeLane ? compute : others) += price.seconds;
-          add(command, price);
-          ++step.count;
-        }
-      }
-      step.computeSeconds = std::max(step.computeSeconds, compute);
-      step.communicationSeconds = std::max(step.communicationSeconds, others);
+          return runError(fmt::format("a fault of cleave: the simulated device {} does not get beyond fragment '{}'",
+                                      rank.device, rank.fragmentOf(lane).name()));
+    SimulatedStep step;
+    double busiest = -1;
+    for (const Rank &rank : ranks) {
+      for (const auto &[number, lane] : rank.lanes) step.seconds = std::max(step.seconds, lane.time);
+      for (const plan::Action &action : rank.chain.routine->actions()) addCommands(rank, action.fragment());
+      const Intervals beside = both(rank.communication, rank.hostCopies);
+      const double busy = covered(both(rank.compute, beside));
+      if (busy <= busiest) continue;
+      busiest = busy;
+      step.fullest = {rank.device, covered(rank.compute), covered(rank.communication), covered(rank.hostCopies)};
+      step.fullest.overlapped = step.fullest.compute + covered(beside) - busy;
     }
     for (auto &[kind, total] : totals) {
       for (double *sum : {&total.count, &total.launches, &total.flops, &total.bytes, &total.seconds})
         *sum /= double(ranks.size());
       total.kind = kind;
+      step.count += total.count;
       step.totals.push_back(total);
     }
     std::ranges::stable_sort(step.totals, std::ranges::greater(), &SimulatedTotal::seconds);
     step.commands = std::move(commands);
+    takeTurnsOnCores(step);
+    if (!(step.seconds < longestStep))
+      return inputError(fmt::format("the step takes {:.3g} s, and a trace can hold {:.0e}", step.seconds, longestStep));
     return step;
   }
 
@@ -130,14 +181,37 @@ private:
   }
   int64_t programIndex(int64_t device) const { return mesh.indexAlong(device, {dist::pipelineAxis}); }
 
-  void add(const plan::Command &command, const CommandPrice &price) {
-    SimulatedTotal &total = totals[runtime::kindName(command)];
-    ++total.count, total.launches += price.work.launches, total.bytes += price.work.bytes;
-    total.flops += price.work.flops, total.seconds += price.seconds;
-    for (double elements : price.work.elements) total.flops += elements;
+  void addCommands(const Rank &rank, int fragment) {
+    for (int c = 0; c < rank.program.fragments(fragment).commands_size(); ++c) {
+      const CommandPrice &price = rank.chain.fragments[size_t(fragment)].prices[size_t(c)];
+      SimulatedTotal &total = totals[runtime::kindName(rank.program.fragments(fragment).commands(c))];
+      ++total.count, total.launches += price.work.launches, total.bytes += price.work.bytes;
+      total.flops += price.work.flops, total.seconds += price.seconds;
+      for (double elements : price.work.elements) total.flops += elements;
+    }
   }
 
-  // Does what is next on the lane; false: it waits for another one, or has ended.
+  // Prices are those with all devices at work. Where devices share cores (Device::coreShare), all of the step goes
+  // faster by what others leave while they wait, as in the search.
+  void takeTurnsOnCores(SimulatedStep &step) const {
+    if (cluster.device.coreShare >= 1 || ranks.size() == 1 || step.seconds <= 0) return;
+    planner::Simulation work;
+    work.makespan = step.seconds;
+    for (const Rank &rank : ranks) {
+      std::vector<planner::ActionTime> &actions = work.actions.emplace_back();
+      for (auto [begin, end] : joined(both(rank.compute, rank.communication))) actions.push_back({begin, end});
+    }
+    const double turns =
+        planner::makespanOnSharedCores(work, cluster.device.coreShare, planner::constants::unfilledWaits) /
+        step.seconds;
+    DeviceTimes &times = step.fullest;
+    for (double *seconds : {&step.seconds, &times.compute, &times.communication, &times.hostCopies, &times.overlapped})
+      *seconds *= turns;
+    for (SimulatedTotal &total : step.totals) total.seconds *= turns;
+    for (SimulatedCommand &command : step.commands) command.begin *= turns, command.end *= turns;
+  }
+
+  // Does what is next on the lane; false: it waits for another lane or for its turn, or has ended.
   bool advance(Rank &rank, int number, Lane &lane) {
     const LaneStep next = lane.cursor.next(rank.chain);
     const size_t action = lane.cursor.action();
@@ -152,7 +226,9 @@ private:
       if (!rank.lanes.at(other).cursor.isPast(action, at)) return false;
       lane.time = std::max(lane.time, rank.ends[action].items[size_t(other)][size_t(at)]);
     } else if (next == LaneStep::Command) {
-      if (!execute(rank, number, lane)) return false;
+      // A receive is a wait, which holds no thread.
+      if (rank.sharesThread && !receives(rank.fragmentOf(lane).commands(rank.commandOf(number)))) return false;
+      return execute(rank, number);
     } else if (next == LaneStep::EndAction) {
       rank.ends[action].lane[size_t(number)] = lane.time;
     }
@@ -160,64 +236,111 @@ private:
     return true;
   }
 
-  bool execute(Rank &rank, int number, Lane &lane) {
-    const size_t action = lane.cursor.action();
-    const plan::Action &of = rank.chain.routine->actions(int(action));
-    const plan::Fragment &fragment = rank.program.fragments(of.fragment());
-    const int at = rank.chain.items(action, number)[lane.cursor.item()].command;
-    const plan::Command &command = fragment.commands(at);
-    const double seconds = rank.chain.fragments[size_t(of.fragment())].prices[size_t(at)].seconds;
-    double begin = rank.sharesThread ? std::max(lane.time, rank.thread) : lane.time, end = begin + seconds;
-    if (command.has_transfer()) {
-      const plan::Transfer &transfer = command.transfer();
-      const int own = rankOf(rank.device), peer = rankOf(runtime::evaluate(transfer.peer(), mesh, rank.device));
-      const bool sends = transfer.direction() == plan::Transfer::SEND;
-      std::deque<double> &arrivals = messages[{sends ? own : peer, sends ? peer : own, transfer.channel()}];
-      if (sends) {
-        arrivals.push_back(end);
-      } else {
-        if (arrivals.empty()) return false;
-        begin = lane.time; // a receive is a wait, which holds no thread
-        end = std::max(begin, arrivals.front());
-        arrivals.pop_front();
+  // Does the first of all commands for which a device's thread is free: of several on a device as the runtime does
+  // (Rank::issueRoutine), one of the compute lane, then those of the others. False: there is none.
+  bool takeTurn() {
+    Rank *first = nullptr;
+    int chosen = 0;
+    double earliest = 0;
+    for (Rank &rank : ranks)
+      for (int i = 0; rank.sharesThread && i < numLanes; ++i) {
+        const int number = (rank.turn + i) % numLanes;
+        if (!rank.lanes.contains(number)) continue;
+        const std::optional<double> begin = beginOf(rank, number);
+        if (begin && (!first || *begin < earliest)) first = &rank, chosen = number, earliest = *begin;
       }
-    } else if (command.has_collective() && ranks.size() > 1 &&
-               std::ranges::count(command.collective().axes(), dist::pipelineAxis)) {
-      const std::optional<double> met = meet(rank, command.collective(), begin);
-      if (!met) return false;
-      begin = *met, end = begin + seconds;
+    if (!first) return false;
+    const bool yields =
+        chosen == runtime::computeLane && first->lanes.at(chosen).cursor.item() + 1 < first->itemsOf(chosen).size();
+    first->turn = chosen + yields;
+    return execute(*first, chosen);
+  }
+
+  // When the command that is next on the lane can begin; none: it waits for another device, or there is none.
+  std::optional<double> beginOf(Rank &rank, int number) {
+    const Lane &lane = rank.lanes.at(number);
+    if (lane.cursor.next(rank.chain) != LaneStep::Command) return std::nullopt;
+    const plan::Command &command = rank.fragmentOf(lane).commands(rank.commandOf(number));
+    if (receives(command)) {
+      const std::deque<double> &arrivals = messagesOf(rank, command.transfer());
+      return arrivals.empty() ? std::nullopt : std::optional(std::max(lane.time, arrivals.front()));
     }
-    lane.time = end;
-    if (rank.sharesThread && !command.has_transfer()) rank.thread = end;
-    std::vector<double> &done = rank.ends[action].items[size_t(number)];
-    done.push_back(end);
-    if (keeps) commands.push_back({rank.device, number, &command, &of, &fragment, begin, end});
+    if (!meets(command)) return rank.readyAt(number);
+    Meeting &meeting = meetingOf(rank, command.collective());
+    meeting[&rank] = number;
+    if (meeting.size() < ranks.size()) return std::nullopt;
+    double last = 0; // all begin together
+    for (auto [member, at] : meeting) last = std::max(last, member->readyAt(at));
+    return last;
+  }
+
+  bool execute(Rank &rank, int number) {
+    const std::optional<double> begin = beginOf(rank, number);
+    if (!begin) return false;
+    const plan::Command &command = rank.fragmentOf(rank.lanes.at(number)).commands(rank.commandOf(number));
+    if (!meets(command)) {
+      finish(rank, number, *begin);
+      return true;
+    }
+    const Meeting members = meetingOf(rank, command.collective());
+    for (auto [member, at] : members) {
+      const plan::Command &own = member->fragmentOf(member->lanes.at(at)).commands(member->commandOf(at));
+      ++member->met[groupName(own.collective())];
+      finish(*member, at, *begin);
+    }
     return true;
   }
 
-  // A collective of all programs begins when the last of them is there.
-  std::optional<double> meet(const Rank &rank, const plan::Collective &collective, double begin) {
-    std::string group;
-    for (const std::string &axis : collective.axes()) group += axis + ",";
-    Meeting &meeting = meetings[{group, counts[{rank.device, group}]}];
-    meeting.begins[rank.device] = begin;
-    if (meeting.begins.size() < ranks.size()) return std::nullopt;
-    ++counts[{rank.device, group}];
-    double last = 0;
-    for (auto [device, at] : meeting.begins) last = std::max(last, at);
-    return last;
+  // The lane's next command, from `begin` on: it is done, and the lane goes on.
+  void finish(Rank &rank, int number, double begin) {
+    Lane &lane = rank.lanes.at(number);
+    const plan::Action &action = rank.actionOf(lane);
+    const plan::Fragment &fragment = rank.fragmentOf(lane);
+    const int at = rank.commandOf(number);
+    const plan::Command &command = fragment.commands(at);
+    const double end = begin + rank.chain.fragments[size_t(action.fragment())].prices[size_t(at)].seconds;
+    if (receives(command)) {
+      messagesOf(rank, command.transfer()).pop_front();
+      begin = lane.time; // it waits from here on
+    } else {
+      if (command.has_transfer()) messagesOf(rank, command.transfer()).push_back(end);
+      if (rank.sharesThread && !command.has_transfer()) rank.thread = end;
+      const bool isMessage = command.has_transfer() || command.has_collective();
+      (isMessage ? rank.communication : isWithHost(command) ? rank.hostCopies : rank.compute).emplace_back(begin, end);
+    }
+    if (keeps) commands.push_back({rank.device, number, &command, &action, &fragment, begin, end});
+    lane.time = end;
+    rank.ends[lane.cursor.action()].items[size_t(number)].push_back(end);
+    lane.cursor.pass(LaneStep::Command);
   }
-  struct Meeting {
-    std::map<int64_t, double> begins;
-  };
 
+  std::deque<double> &messagesOf(const Rank &rank, const plan::Transfer &transfer) {
+    const int own = rankOf(rank.device), peer = rankOf(runtime::evaluate(transfer.peer(), mesh, rank.device));
+    const bool sends = transfer.direction() == plan::Transfer::SEND;
+    return messages[{sends ? own : peer, sends ? peer : own, transfer.channel()}];
+  }
+
+  // Is it a collective of all programs?
+  bool meets(const plan::Command &command) const {
+    return command.has_collective() && ranks.size() > 1 &&
+           std::ranges::count(command.collective().axes(), dist::pipelineAxis);
+  }
+  using Meeting = std::map<Rank *, int>; // those that are there, and on which lane
+  static std::string groupName(const plan::Collective &collective) {
+    return fmt::format("{}", fmt::join(collective.axes(), ","));
+  }
+  Meeting &meetingOf(Rank &rank, const plan::Collective &collective) {
+    const std::string group = groupName(collective);
+    return meetings[{group, rank.met[group]}];
+  }
+
+  const planner::Cluster &cluster;
   const dist::Mesh &mesh;
   const CommandPrices prices;
   const bool keeps;
   std::deque<Rank> ranks;
   std::map<std::tuple<int, int, int>, std::deque<double>> messages; // sender, receiver, channel: arrivals
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;      // group, which one of it
-  std::map<std::pair<int64_t, std::string>, int64_t> counts;
   std::map<std::string, SimulatedTotal> totals;
   std::vector<SimulatedCommand> commands;
 };
@@ -225,15 +348,24 @@ private:
 } // namespace
 
 Result<SimulatedStep> simulateStep(const plan::Plan &plan, const planner::Cluster &cluster, bool keepsCommands) {
+  for (const plan::Program &program : plan.programs())
+    if (const plan::Routine *step = runtime::findRoutine(program, "step"); !step || step->actions().empty())
+      return inputError("the plan has no routine 'step', or one without actions");
+  CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
   CLEAVE_ASSIGN_OR_RETURN(dist::Mesh mesh, runtime::meshOf(plan.mesh()));
   if (mesh.numDevices() != cluster.numDevices())
     return inputError(fmt::format("the plan is for {} devices, and {} has {}", mesh.numDevices(), cluster.name,
                                   cluster.numDevices()));
   if (runtime::stepsOverlap(plan))
     return inputError("its steps run into each other (pipedream-2bw): none stands alone");
-  for (const plan::Program &program : plan.programs())
-    if (!runtime::findRoutine(program, "step")) return inputError("the plan has no routine 'step'");
   return Simulation(plan, cluster, mesh, keepsCommands).run();
+}
+
+std::string simulatedShape(const plan::Plan &plan) {
+  const size_t shapes = runtime::shapesOf(plan);
+  if (shapes == 1) return "";
+  return runtime::isRamp(plan) ? fmt::format("the last of {} batch sizes", shapes)
+                               : fmt::format("the longest of {} lengths", shapes);
 }
 
 } // namespace cleave::simulate

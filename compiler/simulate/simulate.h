@@ -24,16 +24,26 @@ struct SimulatedTotal {
   double count = 0, launches = 0, flops = 0, bytes = 0, seconds = 0; // of a step on one device: the mean of programs
 };
 
+// How a device spends a step, seconds: its commands' time, those that lie beside each other counted once.
+struct DeviceTimes {
+  int64_t device = 0;
+  double compute = 0, communication = 0, hostCopies = 0;
+  double overlapped = 0; // of the compute: beside either of the others
+};
+
 struct SimulatedStep {
   double seconds = 0;
-  double computeSeconds = 0;              // busy, on the fullest device
-  double communicationSeconds = 0;        // likewise, on any of its other lanes
-  int64_t count = 0;                      // commands of all programs
+  DeviceTimes fullest;                    // the device that is longest at work
+  double count = 0;                       // commands of one device: the mean of programs
   std::vector<SimulatedTotal> totals;     // longest first
   std::vector<SimulatedCommand> commands; // only where they are asked for
 };
 
-// Error: the plan's mesh has not as many devices as the cluster; its programs wait for each other.
+// Verifies the plan first (runtime::verifyPlan). Error: what is wrong with it; its mesh has not as many devices as the
+// cluster; the step takes longer than a trace can hold.
 Result<SimulatedStep> simulateStep(const plan::Plan &plan, const planner::Cluster &cluster, bool keepsCommands = false);
+
+// Which of the steps it is where they differ: "the longest of 3 lengths"; else "".
+std::string simulatedShape(const plan::Plan &plan);
 
 } // namespace cleave::simulate

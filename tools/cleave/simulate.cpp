@@ -3,8 +3,10 @@
 #include "runtime/engine/executor/trace.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/routine.h"
 #include "tools/cleave/commands.h"
 #include <fmt/ranges.h>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -18,14 +20,17 @@ struct SimulateOptions {
   bool json = false;
 };
 
-std::string figures(const SimulateOptions &options, const planner::Cluster &cluster,
+std::string figures(const SimulateOptions &options, const planner::Cluster &cluster, const std::string &shape,
                     const simulate::SimulatedStep &step, double predicted) {
-  std::string out = fmt::format("{} on {}: {} a step, of {} commands\n", options.plan, cluster.name,
-                                report::formatSeconds(step.seconds), step.count);
-  out += fmt::format("compute {} and communication {} on the fullest device",
-                     report::formatSeconds(step.computeSeconds), report::formatSeconds(step.communicationSeconds));
-  const double hidden = step.computeSeconds + step.communicationSeconds - step.seconds;
-  out += hidden > 0 ? fmt::format(", of which {} overlap\n", report::formatSeconds(hidden)) : "\n";
+  std::string out =
+      fmt::format("{} on {}: {} a step{}, of {:.6g} commands a device\n", options.plan, cluster.name,
+                  report::formatSeconds(step.seconds), shape.empty() ? "" : " (" + shape + ")", step.count);
+  const simulate::DeviceTimes &times = step.fullest;
+  out += fmt::format("device {}, the fullest: compute {}", times.device, report::formatSeconds(times.compute));
+  for (auto [what, seconds] : {std::pair{"communication", times.communication}, {"host copies", times.hostCopies}})
+    if (seconds > 0) out += fmt::format(", {} {}", what, report::formatSeconds(seconds));
+  if (times.overlapped > 0) out += fmt::format("; {} at the same time", report::formatSeconds(times.overlapped));
+  out += "\n";
   if (predicted > 0)
     out += fmt::format("the search predicted {}: simulated {:+.1f} %\n", report::formatSeconds(predicted),
                        100 * (step.seconds / predicted - 1));
@@ -40,10 +45,19 @@ std::string figures(const SimulateOptions &options, const planner::Cluster &clus
   return out + fmt::format("\n{}", fmt::join(report::tableLines(rows, "", "  "), ""));
 }
 
-Json jsonOf(const planner::Cluster &cluster, const simulate::SimulatedStep &step) {
-  Json json{{"cluster", cluster.name},          {"step_s", step.seconds},
-            {"compute_s", step.computeSeconds}, {"communication_s", step.communicationSeconds},
-            {"commands", step.count},           {"kinds", Json::array()}};
+Json jsonOf(const planner::Cluster &cluster, const std::string &shape, const simulate::SimulatedStep &step) {
+  const simulate::DeviceTimes &times = step.fullest;
+  Json json{{"cluster", cluster.name},
+            {"step_s", step.seconds},
+            {"commands", step.count},
+            {"fullest_device",
+             {{"device", times.device},
+              {"compute_s", times.compute},
+              {"communication_s", times.communication},
+              {"host_copies_s", times.hostCopies},
+              {"overlapped_s", times.overlapped}}},
+            {"kinds", Json::array()}};
+  if (!shape.empty()) json["shape"] = shape;
   for (const simulate::SimulatedTotal &total : step.totals)
     json["kinds"].push_back({{"kind", total.kind},
                              {"count", total.count},
@@ -56,13 +70,35 @@ Json jsonOf(const planner::Cluster &cluster, const simulate::SimulatedStep &step
 
 // In the form of `cleave run --trace`, so that both can be looked at side by side.
 Status writeTrace(const plan::Plan &plan, const simulate::SimulatedStep &step, const std::string &path) {
-  constexpr double nanoseconds = 1e9;
-  runtime::Trace trace(plan, {.recordsPerLane = step.commands.size()});
-  for (const simulate::SimulatedCommand &one : step.commands)
-    trace.lane(one.device, one.lane)
-        .add({one.command, one.action, one.fragment, 0, int64_t(nanoseconds * one.begin),
-              int64_t(nanoseconds * one.end)});
+  std::map<std::pair<int64_t, int>, std::vector<const simulate::SimulatedCommand *>> lanes;
+  size_t most = 0;
+  for (const simulate::SimulatedCommand &one : step.commands) {
+    auto &commands = lanes[{one.device, one.lane}];
+    commands.push_back(&one);
+    most = std::max(most, commands.size());
+  }
+  runtime::Trace trace(plan, {.recordsPerLane = 2 * most}); // as many actions as commands, at most
+  auto nanoseconds = [](double seconds) { return int64_t(1e9 * seconds); };
+  for (const auto &[place, commands] : lanes) {
+    runtime::TraceLane &lane = trace.lane(place.first, place.second);
+    int64_t actionBegan = 0;
+    for (size_t i = 0; i < commands.size(); ++i) {
+      const simulate::SimulatedCommand &one = *commands[i];
+      const int64_t begin = nanoseconds(one.begin), end = nanoseconds(one.end);
+      if (i == 0 || commands[i - 1]->action != one.action) actionBegan = begin;
+      lane.add({one.command, one.action, one.fragment, 0, begin, end});
+      if (lane.lane == runtime::computeLane && (i + 1 == commands.size() || commands[i + 1]->action != one.action))
+        lane.add({nullptr, one.action, one.fragment, 0, actionBegan, end});
+    }
+  }
   return trace.write(path);
+}
+
+// The step's seconds in the report that was made with the plan; 0: it has none.
+double predictedBySearch(const plan::Plan &plan) {
+  const Json::json_pointer place("/predicted/step_time_s");
+  const Json report = Json::parse(plan.report_json(), nullptr, false);
+  return report.contains(place) && report[place].is_number() ? report[place].get<double>() : 0;
 }
 
 Status simulate_(const SimulateOptions &options) {
@@ -73,11 +109,10 @@ Status simulate_(const SimulateOptions &options) {
   auto step = simulate::simulateStep(plan, *cluster, !options.trace.empty());
   if (!step) return inputError(options.plan + ": " + step.status().message());
   if (!options.trace.empty()) CLEAVE_RETURN_IF_ERROR(writeTrace(plan, *step, options.trace));
-  if (options.json) return writeJson(options.output, jsonOf(*cluster, *step));
-  const Json made = Json::parse(plan.report_json(), nullptr, false);
-  const double predicted =
-      options.cluster.empty() && made.contains("predicted") ? made["predicted"].value("step_time_s", 0.0) : 0;
-  return writeText(options.output, figures(options, *cluster, *step, predicted));
+  const std::string shape = simulate::simulatedShape(plan);
+  if (options.json) return writeJson(options.output, jsonOf(*cluster, shape, *step));
+  const double predicted = options.cluster.empty() ? predictedBySearch(plan) : 0;
+  return writeText(options.output, figures(options, *cluster, shape, *step, predicted));
 }
 
 } // namespace

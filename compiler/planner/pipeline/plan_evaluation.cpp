@@ -243,7 +243,7 @@ private:
     Simulation simulation = simulate(schedule->table, times, meets);
     const bool isOneStep = problem.profile->isFlushed() || meets;
     const double simulated = microbatches - double(schedule->rest);
-    const double share = cluster.device.coreShare, unfilled = constants::unfilledWaits;
+    const double share = cluster.device.coreShare;
     double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
     if (share < 1 && simulation.makespan > 0) {
       double mean = 0; // of a microbatch
@@ -252,8 +252,8 @@ private:
       pace = leastOnSharedCores(cluster.device, count, slowest, mean);
       // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
       const double least = leastOnSharedCores(cluster.device, count, simulation.makespan, mean * simulated);
-      turns = isOneStep ? unfilled + (1 - unfilled) * makespanOnSharedCores(simulation, share) / simulation.makespan
-                        : least / simulation.makespan;
+      turns = (isOneStep ? makespanOnSharedCores(simulation, share, constants::unfilledWaits) : least) /
+              simulation.makespan;
     }
     for (size_t r = 0; r < ends.size(); ++r) {
       if (isOneStep)

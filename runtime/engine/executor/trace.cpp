@@ -121,8 +121,8 @@ Status Trace::write(const std::string &path) const {
   EventWriter events(start);
   std::set<int64_t> ranks;
   for (const TraceLane &lane : lanes) {
-    ranks.insert(lane.rank);
-    events.name("process_name", lane.rank, lane.lane, fmt::format("rank {}", lane.rank));
+    if (ranks.insert(lane.rank).second)
+      events.name("process_name", lane.rank, lane.lane, fmt::format("rank {}", lane.rank));
     events.name("thread_name", lane.rank, lane.lane, laneName(lane.lane, plan.mesh()));
     Messages messages(mesh, lane.rank);
     for (const TraceLane::Record &record : lane.records) {
