@@ -308,6 +308,8 @@ Report reportOf(const Json &json) {
     return {entry.at("kind"), entry.at("count"), entry.at("launches"), entry.at("bytes")};
   });
   report.simulatedSeconds = json.value("simulated_step_time_s", 0.0);
+  report.simulatedShape = json.value("simulated_shape", "");
+  report.notSimulated = json.value("not_simulated", "");
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
     return {entry.at("name"),
@@ -430,6 +432,8 @@ std::string renderJson(const Report &report) {
                      {"why", proof->why},
                      {"verified_steps", proof->verifiedSteps}};
   if (report.simulatedSeconds > 0) json["simulated_step_time_s"] = report.simulatedSeconds;
+  if (!report.simulatedShape.empty()) json["simulated_shape"] = report.simulatedShape;
+  if (!report.notSimulated.empty()) json["not_simulated"] = report.notSimulated;
   for (const CommandTotal &row : report.commands)
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});

@@ -164,7 +164,10 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   report.collectives = PlannedCollectives(plan, cluster, *mesh, names).list();
   report.collectivesArePlanned = true;
   report.commands = plannedCommands(plan);
-  if (auto step = simulate::simulateStep(plan, cluster)) report.simulatedSeconds = step->seconds;
+  if (auto step = simulate::simulateStep(plan, cluster))
+    report.simulatedSeconds = step->seconds, report.simulatedShape = simulate::simulatedShape(plan);
+  else
+    report.notSimulated = step.status().message();
 }
 
 } // namespace cleave::report

@@ -117,6 +117,8 @@ struct Report {
   bool collectivesArePlanned = false;
   std::vector<CommandTotal> commands; // none: no plan tells
   double simulatedSeconds = 0;        // a step of the plan's own commands (compiler/simulate); 0: none tells
+  std::string simulatedShape;         // which of its steps that is, where they differ
+  std::string notSimulated;           // why a plan has none
   std::optional<ReportedProof> proof; // nothing: it was not tried
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;

@@ -64,8 +64,7 @@ private:
     line("step time",
          fmt::format("{} predicted: {}{}", formatSeconds(predicted.stepSeconds), parts,
                      hidden > 0 ? fmt::format("; {} of communication hidden", formatSeconds(hidden)) : ""));
-    if (report.simulatedSeconds > 0)
-      line("", formatSeconds(report.simulatedSeconds) + " simulated from the plan's own commands");
+    if (const std::string simulated = simulatedText(report); !simulated.empty()) line("", simulated);
     line("", speedText(report));
     line("search", fmt::format("{} choice{} priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
                                report.candidates == 1 ? "" : "s", report.searchSeconds, gapText(report),

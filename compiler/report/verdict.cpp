@@ -124,6 +124,13 @@ std::string speedText(const Report &report) {
       report.predicted.mfu < 0.0005 ? "below 0.1 %" : fmt::format("{:.1f} %", 100 * report.predicted.mfu));
 }
 
+std::string simulatedText(const Report &report) {
+  if (!report.notSimulated.empty()) return "not simulated: " + report.notSimulated;
+  if (report.simulatedSeconds <= 0) return "";
+  return formatSeconds(report.simulatedSeconds) + " simulated from the plan's own commands" +
+         (report.simulatedShape.empty() ? "" : ", " + report.simulatedShape);
+}
+
 std::string rateText(const Report &report) {
   const double samples = double(report.batch) / report.predicted.stepSeconds;
   std::string text = samples >= 1 ? formatNumber(samples) + " samples/s" : formatSeconds(1 / samples) + " a sample";

@@ -21,6 +21,8 @@ std::string gapText(const Report &report);
 
 // "1,980 TFLOP/s a device, 42.0 % of its peak"
 std::string speedText(const Report &report);
+// "43.9 ms simulated from the plan's own commands", or why there is no such time; "" without a plan.
+std::string simulatedText(const Report &report);
 // "128 samples/s, 16,400 tokens/s", "12.5 s a sample"
 std::string rateText(const Report &report);
 

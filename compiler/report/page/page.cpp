@@ -65,6 +65,7 @@ std::string counted(int64_t count, const char *what) {
 }
 
 std::string timeSection(const Report &report) {
+  const std::string simulated = simulatedText(report);
   const planner::Predicted &predicted = report.predicted;
   const double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
                                          predicted.exposedCommunicationSeconds - predicted.bubbleSeconds);
@@ -77,7 +78,8 @@ std::string timeSection(const Report &report) {
              "<p>{}; {}{}</p>\n", rateText(report), speedText(report),
              predicted.hiddenCommunicationSeconds > 0
                  ? fmt::format("; {} of communication is hidden", formatSeconds(predicted.hiddenCommunicationSeconds))
-                 : "");
+                 : "") +
+         (simulated.empty() ? "" : "<p>" + escape(simulated) + "</p>\n");
 }
 
 double peakOf(const RankMemory &rank) {
