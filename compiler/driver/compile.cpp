@@ -3,10 +3,10 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/shared_object.h"
-#include "compiler/driver/pipeline.h"
+#include "compiler/driver/planned_step.h"
 #include "compiler/import/import.h"
 #include "compiler/normalize/normalize.h"
-#include "compiler/planner/search/driver/search.h"
+#include "compiler/planner/search/driver/size_text.h"
 #include "compiler/recipe/glob.h"
 #include "compiler/recipe/schedule.h"
 #include "compiler/schedule/schedule.h"
@@ -30,41 +30,6 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-// The step as built for the planner, and what the search made of it.
-struct Planned {
-  std::shared_ptr<const CompileRequest> request; // whose step it is: with as many places in its batch
-  std::unique_ptr<Pipeline> pipeline;            // holds the step at the decision's microbatch
-  planner::Problem problem;
-  planner::Cluster cluster; // as this step uses it
-  planner::Decision decision;
-  std::vector<std::string> notes, warnings;
-  std::string imported = {};        // what the import rests on
-  std::string samplesMeetAt = {};   // of several microbatches: Problem::samplesMeetAt
-  std::string noSmallerBatch = {};  // plan::Training::no_smaller_batch
-  int64_t samples = 1;              // of a step; the step's batch may have more places
-  Pipeline::StepOptions built = {}; // of the step that code is made of
-  // It is not the step of the whole batch as the model has it.
-  bool isRebuilt() const {
-    return built.microbatches > 1 || built.staged || built.sequenceBlocks > 1 || built.libraryAttention;
-  }
-
-  report::Report report(const CompileRequest &given) const {
-    report::Report made = report::makeReport(problem, cluster, decision);
-    made.given = {given.split, given.search.moves, given.annotations};
-    made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
-    made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
-    made.import = imported;
-    made.batch = samples;
-    for (const import_::TensorRole &one : pipeline->tensors())
-      made.tensors.push_back({one.name, one.shape, one.role, one.why});
-    const mlir::SymbolTable symbols(pipeline->step());
-    for (report::ParameterLayout &row : made.parameters)
-      if (auto param = symbols.lookup<onnx::ParamOp>(row.name))
-        if (auto group = onnx::groupAttr.of(param)) row.group = group->str();
-    return made;
-  }
-};
-
 // With what the model says of its training and of its split.
 Result<CompileRequest> completed(CompileRequest request) {
   if (!request.recipeIsWhole)
@@ -73,265 +38,6 @@ Result<CompileRequest> completed(CompileRequest request) {
     CLEAVE_RETURN_IF_ERROR(annotations::readSplit(request.model, request.recipe, request.cluster, request.split,
                                                   request.results, request.notes));
   return request;
-}
-
-// The step of the whole batch, which is built, becomes that of a microbatch, as the options want it.
-Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOptions options,
-               std::unique_ptr<Pipeline> &built) {
-  const std::map<std::string, StepInput> ofBatch = stepInputs(built->step());
-  options.lossOfBatch = built->lossTerms();
-  options.batch = built->batchPlace();
-  built = beside ? std::make_unique<Pipeline>(request, *beside) : std::make_unique<Pipeline>(request);
-  CLEAVE_RETURN_IF_ERROR(built->buildStep(options));
-  return checkMicrobatchInputs(ofBatch, stepInputs(built->step()), options.microbatches);
-}
-
-// fp8 asks for hardware that multiplies it.
-Status checkPrecision(const CompileRequest &request) {
-  const std::string gpu = planner::computeCapability(request.cluster.device.kind);
-  if (request.recipe.precision != recipe::Precision::Fp8 || gpu.empty()) return Status::ok();
-  if (std::atoi(gpu.c_str() + std::string("sm_").size()) >= 89) return Status::ok();
-  return inputError(
-      fmt::format("{}: precision fp8 needs GPUs of compute capability 8.9 or later (sm_89), {} is {}; take "
-                  "bf16",
-                  request.recipe.at("precision"), request.cluster.device.kind, gpu));
-}
-
-// A plan is not made of a model that may be another one than was exported; an estimate tells the doubts as warnings.
-Status settleDoubts(const CompileRequest &request, bool forCode, Planned &planned) {
-  const std::vector<std::string> &doubts = planned.pipeline->doubts();
-  planned.imported = request.importCheck.empty() ? planned.pipeline->importSource() : request.importCheck;
-  if (doubts.empty()) return Status::ok();
-  if (forCode && !request.acceptsDoubts)
-    return inputError(fmt::format("{}: the file does not tell all that the numbers depend on:\n  {}\n--accept-doubts "
-                                  "takes these as they are; `cleave inspect --notes` lists all of their names",
-                                  request.model, fmt::join(doubts, "\n  ")));
-  planned.imported += fmt::format(": {} doubt{} accepted", doubts.size(), doubts.size() == 1 ? "" : "s");
-  planned.warnings.insert(planned.warnings.end(), doubts.begin(), doubts.end());
-  return Status::ok();
-}
-
-// Does the loss compare elements with labels of its own? One of them then means a place that stays empty.
-bool isOverElements(const recipe::Loss &loss) {
-  using enum recipe::LossKind;
-  return llvm::is_contained({Bce, BceWithLogits, KlDiv, L1, Huber, Mse}, loss.kind) && !loss.labels.output;
-}
-
-// Samples that fill a batch do not count where all losses ignore their labels, and no other sample sees them.
-// `emptyPlaces`: losses over elements ignore a label, too (AttachLoss).
-std::string obstacleToSmallerBatch(const recipe::Recipe &recipe, const planner::Problem &problem, bool emptyPlaces) {
-  for (const recipe::Loss &loss : recipe.losses) {
-    const std::string kind = recipe::toString(loss.kind);
-    if (emptyPlaces && isOverElements(loss)) continue;
-    const bool isOfClasses = loss.kind == recipe::LossKind::SoftmaxCrossEntropy || loss.kind == recipe::LossKind::Nll;
-    if (!isOfClasses) return fmt::format("loss {} has no label that it ignores", kind);
-    if (loss.labels.output || (loss.labels.dtype && loss.labels.dtype->starts_with("float")))
-      return fmt::format("loss {} reads probabilities, none of which it ignores", kind);
-    if (!loss.ignoreIndex) return fmt::format("loss {} ignores no label: ignore_index is null", kind);
-  }
-  const std::string meets = problem.samplesMeetAt();
-  return meets.empty() ? "" : fmt::format("the samples of a batch meet at '{}'", meets);
-}
-
-// The least batch with a place for each sample that divides over the devices among which the search may divide it, and
-// over the microbatches asked for.
-int64_t dividingBatch(int64_t samples, const planner::Constraints &asked, const planner::Cluster &cluster) {
-  const int64_t others = asked.tp.value_or(1) * asked.pp.value_or(1) * asked.cp.value_or(1) * asked.ep.value_or(1);
-  const int64_t open = std::max<int64_t>(1, cluster.numDevices() / others);
-  const int64_t ways = (asked.dp ? *asked.dp * asked.fsdp.value_or(1) : open) * asked.microbatches.value_or(1);
-  return (samples + ways - 1) / ways * ways;
-}
-
-// Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
-// `batch`: where the model's samples lie, once that is known.
-Result<Planned> chooseSplit(std::shared_ptr<const CompileRequest> of, bool forCode, Batch &batch) {
-  const CompileRequest &request = *of;
-  auto constraints = planner::parseConstraints(request.split, request.cluster);
-  if (!constraints) return constraints.status();
-  CLEAVE_RETURN_IF_ERROR(checkPrecision(request));
-  Planned planned;
-  planned.request = std::move(of);
-  planned.pipeline = std::make_unique<Pipeline>(request);
-  CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
-  batch = planned.pipeline->batchPlace();
-  planned.samples = batch.samples;
-  planned.warnings = planned.pipeline->warnings();
-  CLEAVE_RETURN_IF_ERROR(settleDoubts(request, forCode, planned));
-  planned.notes = request.notes;
-  planned.notes.insert(planned.notes.end(), planned.pipeline->notes().begin(), planned.pipeline->notes().end());
-  if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())
-    planned.warnings.push_back("precision tf32 is fp32 on a CPU: only NVIDIA GPUs have it");
-  for (const std::string &warning : planned.warnings) request.warn(warning);
-  auto problem = planned.pipeline->problem(1);
-  if (!problem) return problem.status();
-  planned.problem = std::move(*problem);
-  if (!request.problemFile.empty())
-    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(planned.problem.text(), request.problemFile));
-  planned.noSmallerBatch = obstacleToSmallerBatch(request.recipe, planned.problem, request.mayHaveEmptyPlaces());
-  for (const auto &[name, input] : stepInputs(planned.pipeline->step()))
-    if (planned.noSmallerBatch.empty() && input.isLabel && input.range.ignored.size() != 1)
-      planned.noSmallerBatch = fmt::format("the labels '{}' have no number that all of their losses ignore", name);
-  if (request.recipe.data && request.recipe.data->lastBatch == recipe::LastBatch::Smaller &&
-      !planned.noSmallerBatch.empty())
-    return inputError(fmt::format("{}: data.last_batch cannot be smaller: {}; take repeat or drop",
-                                  request.recipe.at("data.last_batch"), planned.noSmallerBatch));
-  planned.cluster = planner::usedBy(planned.problem, request.cluster);
-  if (std::string left = annotations::pinResults(request.results, planned.problem, *constraints); !left.empty())
-    planned.notes.push_back(left);
-  auto decision = planner::solve(planned.problem, planned.cluster, *constraints, request.search);
-  if (!decision) return decision.status();
-  planned.decision = std::move(*decision);
-  bool staged = planned.decision.stages > 1;
-  bool ring = planned.decision.attention == planner::AttentionSplit::Ring;
-  int64_t blocks = ring ? planned.decision.mesh.axisSize("cp") : 1;
-  bool delaysWeights = false;
-  if (staged) {
-    auto shape =
-        planner::scheduleShape(planned.decision.schedule, int(planned.decision.mesh.axisSize(dist::pipelineAxis)));
-    if (!shape) return shape.status();
-    delaysWeights = shape->weightVersions > 1;
-  }
-  if (delaysWeights && request.recipe.precision == recipe::Precision::Fp8 &&
-      request.recipe.fp8.scaling == recipe::Scaling::Delayed)
-    return inputError(fmt::format("schedule {} runs forward passes of a step before the last one has ended, when the "
-                                  "scales of precision fp8 are not known yet: take fp8.scaling=current, or a schedule "
-                                  "with a flush (1f1b)",
-                                  planned.decision.schedule));
-  if (delaysWeights) {
-    planned.warnings.push_back("schedule " + planned.decision.schedule +
-                               " takes gradients at the weights before the last update, W(t+1) = W(t) - lr g(W(t-1)): "
-                               "losses differ from those of synchronous training");
-    request.warn(planned.warnings.back());
-  }
-  // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
-  bool byLibrary = forCode && blocks == 1 && recipe::allowsLibraryAttention(request.recipe) &&
-                   !planner::computeCapability(request.cluster.device.kind).empty();
-  planned.built = {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary};
-  if (forCode && planned.isRebuilt())
-    CLEAVE_RETURN_IF_ERROR(rebuild(request, nullptr, planned.built, planned.pipeline));
-  if (planned.decision.microbatches > 1) {
-    planned.samplesMeetAt = planned.problem.samplesMeetAt();
-    if (planned.samplesMeetAt.empty()) planned.samplesMeetAt = planned.pipeline->lossMeetsAt(); // as it is rebuilt
-  }
-  if (!planned.samplesMeetAt.empty()) {
-    planned.warnings.push_back("samples of a batch can meet at '" + planned.samplesMeetAt + "', with " +
-                               std::to_string(planned.decision.microbatches) +
-                               " microbatches only those of the same one: losses and gradients differ from those of "
-                               "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");
-    request.warn(planned.warnings.back());
-  }
-  return planned;
-}
-
-// A batch that does not divide over the devices gets places that stay empty where that makes the faster step: their
-// labels are ones that the losses ignore.
-Result<Planned> chooseBatch(const CompileRequest &request, bool forCode) {
-  auto constraints = planner::parseConstraints(request.split, request.cluster);
-  if (!constraints) return constraints.status();
-  Batch batch;
-  batch.samples = 0;
-  Result<Planned> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
-  const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
-  if (places == samples) return asIs;
-  const bool batchFails = !asIs && asIs.status().message().find("divide") != std::string::npos;
-  auto withoutPlaces = [&](const std::string &why) -> Result<Planned> {
-    if (!batchFails) return std::move(asIs);
-    return Status(ErrorKind(asIs.status().exitStatus()),
-                  fmt::format("{}; no place of a larger batch can stay empty: {}", asIs.status().message(), why));
-  };
-  if (places >= 2 * samples) // half would wait
-    return withoutPlaces(fmt::format("{} samples are not more than the {} empty places", samples, places - samples));
-  if (!request.recipe.ramp.empty()) return withoutPlaces("the recipe has a ramp");
-  if (asIs && !obstacleToSmallerBatch(request.recipe, asIs->problem, /*emptyPlaces=*/true).empty()) return asIs;
-  CompileRequest larger = request;
-  larger.emptyPlaces = true;
-  larger.warn = [](const std::string &) {}; // it was told
-  larger.problemFile.clear();               // and written
-  if (!larger.irFolder.empty()) larger.irFolder += "/places";
-  larger.recipe.dims[batch.symbol.empty() ? "batch" : batch.symbol] = places;
-  Result<Planned> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
-  const bool isFaster = filled && filled->noSmallerBatch.empty() &&
-                        (!asIs || filled->decision.predicted.stepSeconds < asIs->decision.predicted.stepSeconds);
-  if (!asIs && filled && !filled->noSmallerBatch.empty()) return withoutPlaces(filled->noSmallerBatch);
-  if (batchFails && !filled) return filled.status();
-  if (!isFaster) return asIs;
-  if (!request.problemFile.empty())
-    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(filled->problem.text(), request.problemFile));
-  filled->samples = samples;
-  filled->notes.push_back(fmt::format("the batch of {} samples has {} places, of which {} {} empty, {:.0f} % of a "
-                                      "step: places divide over devices and microbatches",
-                                      samples, places, places - samples, places - samples == 1 ? "stays" : "stay",
-                                      100.0 * double(places - samples) / double(places)));
-  return filled;
-}
-
-// Whether a parameter's entries that are zero and get no gradient stay zero, and no other entry's update sees them.
-bool goesElementByElement(const recipe::Optimizer &optimizer) {
-  using enum recipe::OptimizerKind;
-  auto isOne = [](recipe::OptimizerKind kind) { return llvm::is_contained({Sgd, Adam, AdamW, Adagrad, Lion}, kind); };
-  return isOne(optimizer.kind) && optimizer.eps > 0 && optimizer.stateType != recipe::StateType::Fp8 &&
-         llvm::all_of(optimizer.groups, [&](const recipe::OptimizerGroup &group) {
-           return (!group.kind || isOne(*group.kind)) && group.eps.value_or(1) > 0;
-         });
-}
-
-// Sizes that divide over the axes asked for may nearly double; over those of a free search, which are those of a node,
-// they grow by little, so that a split that needs none of it loses little either.
-padding::PadDimensionsOptions paddingFor(const planner::Constraints &asked, const planner::Cluster &cluster) {
-  const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
-  const int64_t axes = asked.tp.value_or(1) * halves * asked.ep.value_or(1);
-  if (axes > 1) return {.multiple = axes, .most = 0.99};
-  return {.multiple = asked.tp && asked.ep ? 1 : cluster.devicesPerNode, .most = 0.03};
-}
-
-// Dimensions that do not divide over the devices get entries that count nothing where that makes the faster step.
-Result<Planned> choose(const CompileRequest &request, bool forCode) {
-  Result<Planned> asIs = chooseBatch(request, forCode);
-  CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
-  const padding::PadDimensionsOptions padding = paddingFor(constraints, request.cluster);
-  const recipe::Recipe &recipe = request.recipe;
-  const bool hasOneShape = recipe.ramp.empty() && !(recipe.data && !recipe.data->lengths.empty());
-  if (padding.multiple < 2 || !hasOneShape || recipe.precision == recipe::Precision::Fp8 ||
-      !goesElementByElement(recipe.optimizer))
-    return asIs;
-  const bool mayDivide = asIs ? llvm::any_of(asIs->problem.tensors,
-                                             [&](const planner::Tensor &tensor) {
-                                               return llvm::any_of(tensor.dims, [&](int64_t size) {
-                                                 return padding::paddedSize(size, padding) != size;
-                                               });
-                                             })
-                              : asIs.status().message().find("divide") != std::string::npos;
-  if (!mayDivide) return asIs;
-  CompileRequest padded = request;
-  padded.padding = padding;
-  padded.warn = [](const std::string &) {}; // it was told
-  padded.problemFile.clear();
-  if (!padded.irFolder.empty()) padded.irFolder += "/padded";
-  Result<Planned> filled = chooseBatch(padded, forCode);
-  if (!filled || !onnx::paddingAttr.isOn(filled->pipeline->step())) return asIs;
-  constexpr double worthwhile = 0.99; // of a step
-  if (asIs && filled->decision.predicted.stepSeconds > worthwhile * asIs->decision.predicted.stepSeconds) return asIs;
-  return filled;
-}
-
-// What the plan is compared with, and what its inputs may hold: of the step without padding.
-struct UnpaddedStep {
-  std::string reference;
-  std::map<std::string, StepInput> inputs;
-};
-Result<UnpaddedStep> unpaddedStep(const Planned &planned) {
-  auto of = [](Pipeline &pipeline) -> Result<UnpaddedStep> {
-    CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
-    return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
-  };
-  if (planned.request->padding.multiple < 2) return of(*planned.pipeline);
-  CompileRequest plain = *planned.request;
-  plain.padding = {};
-  plain.irFolder.clear();
-  auto pipeline = std::make_unique<Pipeline>(plain);
-  CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
-  if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(plain, nullptr, planned.built, pipeline));
-  return of(*pipeline);
 }
 
 double flopsOf(const planner::Problem &problem) {
@@ -352,7 +58,7 @@ int64_t tokensPerSample(const plan::Plan &plan, const std::string &suffix) {
   return tokens;
 }
 
-void fillTraining(const CompileRequest &request, const Planned &planned, plan::Plan &plan) {
+void fillTraining(const CompileRequest &request, const PlannedStep &planned, plan::Plan &plan) {
   plan::Training &training = *plan.mutable_training();
   training.set_global_batch(planned.samples);
   training.set_microbatches(planned.decision.microbatches);
@@ -399,7 +105,7 @@ struct OtherStep {
 
 // The step with other sizes of dimensions, split as the last one, into its module. `what`: of the shape, for messages.
 Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, int64_t> &dims, plan::StepShape shape,
-                          const std::string &what, const Planned &planned) {
+                          const std::string &what, const PlannedStep &planned) {
   request.warn = [](const std::string &) {}; // the last has told it
   for (const auto &[dim, size] : dims) request.recipe.dims[dim] = size;
   const std::string suffix = runtime::suffixOf(shape);
@@ -427,7 +133,7 @@ Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, in
 }
 
 // Samples that share a row see each other, unless an input tells them apart.
-void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, Planned &planned) {
+void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, PlannedStep &planned) {
   if (!request.recipe.data || !request.recipe.data->pack) return;
   const std::vector<int64_t> &lengths = request.recipe.data->lengths;
   auto fields = runtime::fieldsOf(plan);
@@ -438,15 +144,14 @@ void warnOfPacking(const CompileRequest &request, const plan::Plan &plan, Planne
     if (const runtime::Content content = runtime::contentOf(field, *settings);
         content == runtime::Content::Mask || content == runtime::Content::Segments)
       return;
-  planned.warnings.push_back(
+  planned.splitWarnings.push_back(
       fmt::format("data.pack: samples that share a row see each other, for the model has no input "
                   "that tells them apart: a mask of [{0}, {0}] (data.fill) or segment_ids of [{0}]",
                   lengths.back()));
-  request.warn(planned.warnings.back());
 }
 
 // The steps of all lengths but the longest, or of the stages of a ramp.
-Result<std::vector<OtherStep>> addSteps(const CompileRequest &request, Planned &planned) {
+Result<std::vector<OtherStep>> addSteps(const CompileRequest &request, PlannedStep &planned) {
   const recipe::Recipe &recipe = request.recipe;
   std::vector<OtherStep> added;
   const bool hasLengths = recipe.data && recipe.data->lengths.size() > 1;
@@ -503,21 +208,8 @@ std::string absolutePath(const std::string &model) {
   return path.lexically_normal().string();
 }
 
-} // namespace
-
-Result<report::Report> estimate(const CompileRequest &given) {
-  const Result<CompileRequest> whole = completed(given);
-  if (!whole) return whole.status();
-  const CompileRequest &request = *whole;
-  auto planned = choose(request, false);
-  if (!planned) return planned.status();
-  return planned->report(given);
-}
-
-Result<Compiled> compile(const CompileRequest &given) {
-  const Result<CompileRequest> whole = completed(given);
-  if (!whole) return whole.status();
-  const CompileRequest &request = *whole;
+// What no plan can be made of, whatever its split.
+Status checkRequest(const CompileRequest &request) {
   std::vector<std::string> paths = {absolutePath(request.model), request.recipe.init.checkpoint};
   if (request.recipe.data) request.recipe.data->addPaths(paths);
   for (const std::string &path : paths)
@@ -531,42 +223,118 @@ Result<Compiled> compile(const CompileRequest &given) {
     request.warn("device kind '" + device.kind + "' is no GPU that is known: the plan has code for this machine's CPU");
   if (auto target = codegen::resolveTarget(device.cpu); !target)
     return Status(ErrorKind::Usage, llvm::toString(target.takeError()));
-  auto planned = choose(request, true);
-  if (!planned) return planned.status();
-  CLEAVE_ASSIGN_OR_RETURN(const UnpaddedStep unpadded, unpaddedStep(*planned));
-  CLEAVE_RETURN_IF_ERROR(planned->pipeline->partition(planned->decision));
-  auto others = addSteps(*planned->request, *planned);
+  return Status::ok();
+}
+
+// Code for the split. `given`: the request as it was asked for.
+Result<Compiled> generate(const CompileRequest &request, const CompileRequest &given, PlannedStep &planned) {
+  auto reference = planned.pipeline->referenceGraph();
+  if (!reference) return reference.status();
+  const std::map<std::string, StepInput> inputs = stepInputs(planned.pipeline->step());
+  CLEAVE_RETURN_IF_ERROR(planned.pipeline->partition(planned.decision));
+  auto others = addSteps(*planned.request, planned);
   if (!others) return others.status();
-  const size_t known = planned->pipeline->warnings().size();
-  auto generated = planned->pipeline->generate(planned->decision);
+  const size_t known = planned.pipeline->warnings().size();
+  auto generated = planned.pipeline->generate(planned.decision);
   if (!generated) return generated.status();
-  for (size_t i = known; i < planned->pipeline->warnings().size(); ++i) {
-    planned->warnings.push_back(planned->pipeline->warnings()[i]);
-    request.warn(planned->warnings.back());
-  }
+  for (size_t i = known; i < planned.pipeline->warnings().size(); ++i)
+    planned.splitWarnings.push_back(planned.pipeline->warnings()[i]);
   fillShapes(request, *others, *generated);
-  warnOfPacking(request, *generated, *planned);
-  Compiled compiled{std::move(*generated), planned->report(given)};
+  warnOfPacking(request, *generated, planned);
+  Compiled compiled{std::move(*generated), planned.report(given)};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
-  plan.set_reference_graph(unpadded.reference);
+  plan.set_reference_graph(*reference);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
-  plan.set_cluster_yaml(planned->cluster.yaml());
+  plan.set_cluster_yaml(planned.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
-  plan.set_model_digest(planned->pipeline->modelDigest());
-  plan.set_checkpoint_path(planned->pipeline->checkpointFolder());
+  plan.set_model_digest(planned.pipeline->modelDigest());
+  plan.set_checkpoint_path(planned.pipeline->checkpointFolder());
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> missing, runtime::recordWeightFiles(plan, request.checkWeights));
-  setRanges(unpadded.inputs, "", plan);
+  setRanges(inputs, "", plan);
   for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
-  fillTraining(request, *planned, plan);
-  report::fillFromPlan(compiled.report, plan, planned->cluster);
+  fillTraining(request, planned, plan);
+  report::fillFromPlan(compiled.report, plan, planned.cluster);
   if (!missing.empty())
     compiled.report.notes.push_back(
         fmt::format("the model's weights are not here: {}. `cleave run` needs them", fmt::join(missing, ", ")));
   plan.set_report_json(report::renderJson(compiled.report));
   return compiled;
+}
+
+} // namespace
+
+Result<report::Report> estimate(const CompileRequest &given) {
+  const Result<CompileRequest> whole = completed(given);
+  if (!whole) return whole.status();
+  const CompileRequest &request = *whole;
+  auto planned = planStep(request, /*forCode=*/false);
+  if (!planned) return planned.status();
+  for (const std::string &warning : planned->splitWarnings) request.warn(warning);
+  return planned->report(given);
+}
+
+Result<std::vector<Candidate>> compileBest(const CompileRequest &given) {
+  const Result<CompileRequest> whole = completed(given);
+  if (!whole) return whole.status();
+  CLEAVE_RETURN_IF_ERROR(checkRequest(*whole));
+  Result<PlannedStep> planned = planStep(*whole, /*forCode=*/true);
+  if (!planned) return planned.status();
+  const SearchedStep searched = *planned;
+  const std::vector<planner::Decision> runnersUp = std::move(planned->decision.runnersUp);
+  std::vector<Candidate> candidates;
+  Status failed; // of the search's choice
+  auto add = [&](const planner::Decision &decision, Result<PlannedStep> split) {
+    Candidate &one = candidates.emplace_back(Candidate{{decision.row}, {}, {}});
+    Result<Compiled> compiled = split ? generate(*whole, given, *split) : split.status();
+    if (!compiled) {
+      one.tried.split.whyNot = "not compiled: " + compiled.status().message();
+      if (candidates.size() == 1) failed = compiled.status();
+      return;
+    }
+    one.compiled = std::move(*compiled);
+    one.warnings = std::move(split->splitWarnings);
+    one.tried.simulatedSeconds = one.compiled->report.simulatedSeconds;
+    one.tried.split.memoryBytes = one.compiled->report.predicted.memory.total();
+    const std::string isShort = planner::whatIsShort(one.compiled->report.predicted.memory, searched.cluster);
+    one.tried.split.fits = isShort.empty();
+    if (!isShort.empty()) one.tried.split.whyNot = "its plan " + isShort;
+  };
+  const planner::Decision choice = planned->decision;
+  add(choice, std::move(planned));
+  for (const planner::Decision &decision : runnersUp) add(decision, splitOtherwise(searched, decision));
+  if (std::ranges::none_of(candidates, [](const Candidate &one) { return one.compiled.has_value(); })) return failed;
+  return candidates;
+}
+
+size_t fastest(const std::vector<Candidate> &candidates, double report::TriedSplit::*seconds) {
+  const Candidate *best = nullptr, *compiled = nullptr;
+  for (const Candidate &one : candidates) {
+    if (!one.compiled) continue;
+    if (!compiled) compiled = &one;
+    if (!one.tried.split.whyNot.empty() || one.tried.*seconds <= 0) continue;
+    if (!best || one.tried.*seconds < best->tried.*seconds) best = &one;
+  }
+  return size_t((best ? best : compiled) - candidates.data());
+}
+
+Compiled keep(const CompileRequest &request, std::vector<Candidate> candidates, size_t kept) {
+  for (const std::string &warning : candidates[kept].warnings) request.warn(warning);
+  Compiled compiled = std::move(*candidates[kept].compiled);
+  if (request.search.refine <= 1) return compiled;
+  candidates[kept].tried.isChosen = true;
+  for (Candidate &one : candidates) compiled.report.tried.push_back(std::move(one.tried));
+  report::noteTriedSplits(compiled.report);
+  compiled.plan.set_report_json(report::renderJson(compiled.report));
+  return compiled;
+}
+
+Result<Compiled> compile(const CompileRequest &request) {
+  CLEAVE_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, compileBest(request));
+  const size_t kept = fastest(candidates, &report::TriedSplit::simulatedSeconds);
+  return keep(request, std::move(candidates), kept);
 }
 
 Result<import_::Inspection> inspect(const std::string &model, const std::map<std::string, int64_t> &dims) {

@@ -311,6 +311,10 @@ Report reportOf(const Json &json) {
   report.simulatedShape = json.value("simulated_shape", "");
   report.notSimulated = json.value("not_simulated", "");
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
+  report.tried = listOf<TriedSplit>(json.value("tried", Json::array()), [](const Json &entry) -> TriedSplit {
+    return {alternativeOf(entry), entry.at("simulated_step_time_s"), entry.at("measured_step_time_s"),
+            entry.at("chosen")};
+  });
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
     return {entry.at("name"),
             entry.at("layout"),
@@ -438,6 +442,13 @@ std::string renderJson(const Report &report) {
     json["commands"].push_back(
         {{"kind", row.kind}, {"count", row.count}, {"launches", row.launches}, {"bytes", row.bytes}});
   for (const Alternative &row : report.alternatives) json["alternatives"].push_back(alternativeJson(row));
+  for (const TriedSplit &one : report.tried) {
+    Json row = alternativeJson(one.split);
+    row["simulated_step_time_s"] = one.simulatedSeconds;
+    row["measured_step_time_s"] = one.measuredSeconds;
+    row["chosen"] = one.isChosen;
+    json["tried"].push_back(std::move(row));
+  }
   for (const ParameterLayout &row : report.parameters) {
     json["parameters"].push_back({{"name", row.name},
                                   {"dims", row.dims},

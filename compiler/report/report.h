@@ -88,6 +88,14 @@ struct ReportedTensor {
   std::string role, why; // role: trained | frozen | running statistic | buffer | constant
 };
 
+// One of the fastest splits of the search, compiled beside the others, and the seconds of its step.
+struct TriedSplit {
+  planner::Alternative split;  // as predicted, with its plan's memory; whyNot: it was left out
+  double simulatedSeconds = 0; // compiler/simulate
+  double measuredSeconds = 0;  // as it ran; 0: it did not
+  bool isChosen = false;
+};
+
 struct Report {
   std::string command, version;         // that made it; "": not told
   std::string recipe;                   // resolved YAML; "": made without one
@@ -121,6 +129,7 @@ struct Report {
   std::string notSimulated;           // why a plan has none
   std::optional<ReportedProof> proof; // nothing: it was not tried
   std::vector<planner::Alternative> alternatives;
+  std::vector<TriedSplit> tried; // the search's choice first; none: only that was compiled
   std::vector<ParameterLayout> parameters;
   std::vector<planner::TensorCollective> tensorCollectives; // as the decision implies them
   std::vector<ReportedNode> nodes;
@@ -164,6 +173,13 @@ std::string explained(const planner::NodeExplanation &choice, const std::string 
 // The differences between two reports, and their worth: each of the right one's choices is also priced by itself, in
 // the left one's place.
 std::string diff(const Report &left, const Report &right);
+
+// With `tried` complete: alternatives and notes tell what became of the splits that were not chosen.
+void noteTriedSplits(Report &report);
+// "4 splits were compiled and simulated: the search's choice is the fastest, ...".
+std::string triedText(const Report &report);
+// "dp=2,cp=2, zero 1, microbatches 4, schedule zb-v (searched #2)"
+std::string splitText(const planner::Alternative &row);
 
 // The plans that the optimality gap is about: "plans with one ZeRO stage ...".
 std::string comparedPlans(const Report &report);

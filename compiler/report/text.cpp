@@ -69,6 +69,7 @@ private:
     line("search", fmt::format("{} choice{} priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
                                report.candidates == 1 ? "" : "s", report.searchSeconds, gapText(report),
                                100 * report.gap, comparedPlans(report)));
+    if (!report.tried.empty()) line("refined", triedText(report));
     if (!report.import.empty()) line("import", report.import + countOfRoles());
     if (report.proof) line("proof", proofText(*report.proof));
     for (const std::string &note : report.notes) line("note", note);

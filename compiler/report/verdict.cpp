@@ -42,7 +42,7 @@ std::string whyText(const Report &report, const planner::Alternative &row) {
   const double times = row.stepSeconds / report.predicted.stepSeconds;
   text += formatSeconds(row.stepSeconds) + " a step";
   if (times >= 2) return text + fmt::format(", {:.2g} times as long", times) + lossText(report, row);
-  if (times < 0.9995) return text + fmt::format(", {:.1f} % faster, but excluded by the flags", 100 * (1 - times));
+  if (times < 0.9995) return text + ", " + row.whyNot;
   if (times < 1.0005) return text + ", as fast; the choice is not slower";
   return text + fmt::format(", {:.1f} % slower", 100 * (times - 1)) + lossText(report, row);
 }

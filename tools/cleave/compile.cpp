@@ -27,6 +27,7 @@ struct CompileOptions {
   bool json = false, emulate = false, checkWeights = false;
   bool proves = true, mustProve = false, verifies = false;
   bool acceptsDoubts = false;
+  int64_t refine = 1;
   std::string importCheck;
 };
 
@@ -164,6 +165,7 @@ int runCompile(const CompileOptions &options) {
   request->checkWeights = options.checkWeights;
   request->acceptsDoubts = options.acceptsDoubts;
   request->importCheck = options.importCheck;
+  request->search.refine = options.refine;
   if (!options.cpu.empty()) request->cluster.device.cpu = options.cpu;
   std::vector<std::string> told;
   request->warn = [&told, warn = request->warn](const std::string &text) {
@@ -192,6 +194,7 @@ int runCompile(const CompileOptions &options) {
                       report::formatSeconds(compiled->report.predicted.stepSeconds),
                       report::formatBytes(compiled->report.predicted.memory.total()),
                       options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
+  if (!compiled->report.tried.empty() && !options.json) print(beside, report::triedText(compiled->report) + "\n");
   if (const auto &proof = compiled->report.proof; proof && !options.json)
     print(beside, report::proofText(*proof) + "\n");
   for (const std::string &note : compiled->report.notes)
@@ -221,6 +224,11 @@ void addCompile(CLI::App &app, int &status) {
   auto options = std::make_shared<CompileOptions>();
   options->request.add(*command);
   command->add_option("-o,--output", options->output, "the plan to write")->required();
+  command
+      ->add_option("--refine", options->refine,
+                   "compile the K fastest splits of the search, and keep the one whose step is simulated fastest")
+      ->check(positiveNumber)
+      ->capture_default_str();
   command
       ->add_option("--cpu", options->cpu,
                    "CPU whose instructions kernels may use: native (this machine), x86-64-v2, x86-64-v3, "

@@ -161,10 +161,12 @@ struct Decision {
   double gap = 0;                // how much faster another plan may be, of this one's time
   std::vector<MoveResult> moves; // of the search
   int64_t candidates =
-      0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
+      0;           // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
+  Alternative row; // itself, as alternatives would show it: "searched #1", or a preset
   std::vector<Alternative> alternatives;
-  double twiceMemorySeconds = 0;  // a step's, searched for devices with twice the memory; 0: not searched
-  std::vector<std::string> notes; // what a person should know: a dimension left whole and why
+  std::vector<Decision> runnersUp; // the fastest others, as many as SearchOptions::refine asks for
+  double twiceMemorySeconds = 0;   // a step's, searched for devices with twice the memory; 0: not searched
+  std::vector<std::string> notes;  // what a person should know: a dimension left whole and why
 
   // Reads what partition follows of a decision, for tests of it: "stages 2", "microbatches 4", "chunks 8" and "gathers-again" may be left out, and of
   // a node all behind the axes of its factors.

@@ -224,6 +224,7 @@ std::string headerOf(const Report &report) {
     out += fmt::format("<p class=\"soft\">Made by <code class=\"copy\">{}</code> with version {}</p>\n",
                        escape(report.command), escape(report.version));
   out += originOf(report);
+  if (!report.tried.empty()) out += fmt::format("<p><b>Refined:</b> {}</p>\n", escape(triedText(report)));
   if (report.proof) out += fmt::format("<p><b>Proof:</b> {}</p>\n", escape(proofText(*report.proof)));
   for (const std::string &note : report.notes)
     out += fmt::format("<details class=\"folded\"><summary>Note: {0}</summary></details>\n", escape(note));

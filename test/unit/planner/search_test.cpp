@@ -7,6 +7,7 @@
 #include "test/unit/processor_seconds.h"
 #include <array>
 #include <gmock/gmock.h>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -45,6 +46,31 @@ TEST(Search, TheDdpPresetSplitsOnlySamples) {
   EXPECT_EQ(decision.zero, 0);
   for (const NodeDecision &node : decision.nodes) EXPECT_THAT(node.split[0], ::testing::ElementsAre("dp")) << node.node;
   for (const ParameterDecision &parameter : decision.parameters) EXPECT_TRUE(parameter.parameter.isReplicated());
+}
+
+TEST(Search, RunnersUpAreDecisionsToo) {
+  const Problem problem = gpt({8, 64, 128, 8, 3, 512});
+  const Cluster cluster = withCoresOfTheirOwn("cpu:4");
+  const Decision choice = mustSolve(problem, cluster, {}, {.refine = 4});
+  ASSERT_EQ(choice.runnersUp.size(), 3);
+  double before = choice.predicted.stepSeconds;
+  std::set<std::string> names = {choice.row.name};
+  for (const Decision &one : choice.runnersUp) {
+    EXPECT_TRUE(verify(problem, one));
+    EXPECT_GE(one.predicted.stepSeconds, before);
+    EXPECT_LE(one.predicted.memory.total(), cluster.device.memoryBytes);
+    EXPECT_EQ(one.row.stepSeconds, one.predicted.stepSeconds);
+    EXPECT_TRUE(names.insert(one.row.name).second) << one.row.name;
+    EXPECT_TRUE(one.runnersUp.empty());
+    // Among its alternatives is the choice, and not itself.
+    auto isListed = [&](const Alternative &row) { return row.stepSeconds == choice.predicted.stepSeconds; };
+    EXPECT_TRUE(std::ranges::any_of(one.alternatives, isListed));
+    before = one.predicted.stepSeconds;
+  }
+  EXPECT_TRUE(mustSolve(problem, cluster).runnersUp.empty());
+  // Presets are none where they contradict what was asked for.
+  for (const Decision &one : mustSolve(problem, cluster, {.zero = "3"}, {.refine = 8}).runnersUp)
+    EXPECT_EQ(one.zero, 3) << one.row.name;
 }
 
 TEST(Search, Zero3SplitsEveryParameterOverTheLargestDimension) {

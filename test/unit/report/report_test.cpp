@@ -71,6 +71,31 @@ TEST(Report, JsonHasTheStableKeys) {
   EXPECT_EQ(json["devices"], 4);
 }
 
+TEST(Report, TellsOfSplitsThatWereTried) {
+  Report report = made({.mesh = "dp=4"});
+  planner::Alternative zero1 = *std::ranges::find(report.alternatives, "zero1", &planner::Alternative::name);
+  zero1.whyNot.clear();
+  planner::Alternative choice = zero1, refused = zero1;
+  choice.name = "searched #1", choice.mesh.axes[0].size = 2;
+  refused.name = "ddp", refused.whyNot = "its plan needs 2.00 GiB on a device, 1.00 GiB can be used";
+  report.tried = {{choice, 3e-3}, {zero1, 2e-3, 0, true}, {refused, 1e-3}};
+  noteTriedSplits(report);
+  EXPECT_THAT(triedText(report), ::testing::AllOf(::testing::StartsWith("simulation changed the choice to dp=4"),
+                                                  ::testing::HasSubstr("(zero1): 2.00 ms simulated"),
+                                                  ::testing::HasSubstr("was dp=2"), ::testing::HasSubstr("3.00 ms")));
+  EXPECT_THAT(report.notes, ::testing::Contains(::testing::ContainsRegex("^dp=4.*ddp.* was left out: its plan needs")));
+  auto ddp = std::ranges::find(report.alternatives, "ddp", &planner::Alternative::name);
+  EXPECT_EQ(ddp->whyNot, refused.whyNot);
+  EXPECT_NE(renderText(report).find("refined"), std::string::npos);
+  auto again = fromJson(renderJson(report));
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(renderJson(*again), renderJson(report));
+
+  report.tried[0].measuredSeconds = 5e-3, report.tried[1].measuredSeconds = 6e-3;
+  report.tried[0].isChosen = true, report.tried[1].isChosen = false;
+  EXPECT_THAT(triedText(report), ::testing::StartsWith("of 3 splits that were compiled and run the search's choice"));
+}
+
 TEST(Report, JsonReadsBack) {
   Report report = made({.mesh = "dp=2,tp=2"});
   auto again = fromJson(renderJson(report));

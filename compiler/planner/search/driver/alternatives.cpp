@@ -27,7 +27,7 @@ Alternative describe(const std::string &name, const Solution &solution, const Cl
   row.offload = setting.offload;
   row.fits = solution.evaluation.fits;
   if (!row.fits)
-    row.whyNot = whatIsShort(solution, cluster);
+    row.whyNot = whatIsShort(solution.evaluation.predicted.memory, cluster);
   else if (row.stepSeconds > bestSeconds * (1 + tie))
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * (1 - tie))
@@ -44,18 +44,24 @@ Alternative refused(const std::string &name, const std::string &why) {
   return row;
 }
 
+// Presets have been priced with these three, and contradict all else that may be asked for.
+bool allowsPresets(Constraints given) {
+  given.microbatches.reset();
+  given.recompute.reset();
+  given.chunks.reset();
+  return !given.exceptLast && given.str().empty();
+}
+
+// As far as their prices tell: ZeRO 1 and 2 of one microbatch are the same.
+bool isSame(const Solution &one, const Solution &other) {
+  return one.seconds() == other.seconds() && one.model->setting.mesh().str() == other.model->setting.mesh().str();
+}
+
+std::string nameOfRank(size_t index) { return fmt::format("searched #{}", index + 1); }
+
 const char *noTimeLeft = "not priced: the time that --search-seconds gives was over";
 
 } // namespace
-
-std::string whatIsShort(const Solution &solution, const Cluster &cluster) {
-  const double limit = usableMemory(cluster);
-  if (solution.bytes() > limit)
-    return fmt::format("needs {} on a device, {} can be used", bytesText(solution.bytes()), bytesText(limit));
-  return fmt::format("needs {} of the host's memory for each device, there are {}",
-                     bytesText(solution.evaluation.predicted.memory.host),
-                     bytesText(cluster.hostMemoryBytes / double(cluster.devicesPerNode)));
-}
 
 std::vector<PricedPreset> pricePresets(const SearchCase &asked) {
   const auto &[problem, facts, cluster, given, time] = asked;
@@ -87,12 +93,7 @@ std::vector<PricedPreset> pricePresets(const SearchCase &asked) {
 }
 
 std::string choosePreset(const SearchCase &asked, std::vector<PricedPreset> &presets, Outcome &outcome) {
-  const Constraints &given = asked.constraints;
-  Constraints others = given;
-  others.microbatches.reset();
-  others.recompute.reset();
-  others.chunks.reset(); // presets have been priced with these three
-  if (given.exceptLast || !others.str().empty()) return "";
+  if (!allowsPresets(asked.constraints)) return "";
   PricedPreset *fastest = nullptr;
   double least = outcome.best->seconds() * (1 - tie);
   for (PricedPreset &preset : presets) {
@@ -135,13 +136,35 @@ std::vector<Alternative> alternativesOf(const SearchCase &asked, const std::vect
   return rows;
 }
 
-std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &options, const Outcome &outcome) {
+std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &options, const Outcome &outcome,
+                                   const Solution &chosen) {
   constexpr size_t shown = 7; // of those that the search met anyway
   size_t most = options.top > 0 ? size_t(options.top) : shown;
   std::vector<Alternative> rows;
-  for (size_t i = 1; i < outcome.byMesh.size() && rows.size() < most; ++i)
-    rows.push_back(describe(fmt::format("searched #{}", i + 1), outcome.byMesh[i], cluster, outcome.best->seconds()));
+  for (size_t i = 0; i < outcome.byMesh.size() && rows.size() < most; ++i)
+    if (!isSame(outcome.byMesh[i], chosen))
+      rows.push_back(describe(nameOfRank(i), outcome.byMesh[i], cluster, chosen.seconds()));
   return rows;
+}
+
+std::vector<RankedPlan> fastestPlans(const SearchCase &asked, const std::vector<PricedPreset> &presets,
+                                     const std::string &preset, const Outcome &outcome, int64_t count) {
+  const std::string &like = asked.constraints.like;
+  std::vector<RankedPlan> plans;
+  auto add = [&](const std::string &name, const std::string &of, const Solution &solution) {
+    if (std::ranges::none_of(plans, [&](const RankedPlan &plan) { return isSame(*plan.solution, solution); }))
+      plans.push_back({describe(name, solution, asked.cluster, solution.seconds()), of, &solution});
+  };
+  add(preset.empty() ? nameOfRank(0) : preset, preset.empty() ? like : preset, *outcome.best);
+  for (size_t i = 0; i < outcome.byMesh.size(); ++i) add(nameOfRank(i), like, outcome.byMesh[i]);
+  if (allowsPresets(asked.constraints))
+    for (const PricedPreset &one : presets)
+      if (one.outcome.best) add(one.name, one.name, *one.outcome.best);
+  std::stable_sort(plans.begin() + 1, plans.end(), [](const RankedPlan &a, const RankedPlan &b) {
+    return a.solution->seconds() < b.solution->seconds();
+  });
+  plans.resize(std::min(plans.size(), size_t(std::max<int64_t>(1, count))));
+  return plans;
 }
 
 } // namespace cleave::planner

@@ -11,9 +11,6 @@
 
 namespace cleave::planner {
 
-// Why a plan does not fit: on the device, or what it has in the host's memory.
-std::string whatIsShort(const Solution &solution, const Cluster &cluster);
-
 struct PricedPreset {
   std::string name;
   Constraints constraints;
@@ -28,7 +25,18 @@ std::vector<PricedPreset> pricePresets(const SearchCase &asked);
 std::string choosePreset(const SearchCase &asked, std::vector<PricedPreset> &presets, Outcome &outcome);
 std::vector<Alternative> alternativesOf(const SearchCase &asked, const std::vector<PricedPreset> &presets,
                                         double bestSeconds);
-// The best of every other mesh, the fastest first.
-std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &options, const Outcome &outcome);
+// The best of every mesh but that of `chosen`, the fastest first.
+std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &options, const Outcome &outcome,
+                                   const Solution &chosen);
+
+struct RankedPlan {
+  Alternative row;  // as alternatives show it
+  std::string like; // Decision::like
+  const Solution *solution = nullptr;
+};
+// The choice, then the fastest of the others: the best of every other mesh, and presets where the search may choose
+// them. `preset`: the choice's.
+std::vector<RankedPlan> fastestPlans(const SearchCase &asked, const std::vector<PricedPreset> &presets,
+                                     const std::string &preset, const Outcome &outcome, int64_t count);
 
 } // namespace cleave::planner

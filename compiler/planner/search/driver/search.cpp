@@ -112,27 +112,33 @@ void noteIdleFlags(const Constraints &constraints, Decision &decision) {
                                          *constraints.zero));
 }
 
-void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decision) {
+void addNotes(const SearchCase &asked, const SplitModel &model, Decision &decision) {
   const ProblemFacts &facts = asked.facts;
-  decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
   if (!facts.samplesMeetAt.empty() && !asked.constraints.microbatches)
     decision.notes.push_back(
         "samples of a batch can meet at '" + facts.samplesMeetAt +
         "' (as in batch statistics, or where the number of samples is a factor): the search keeps "
         "the batch in one microbatch; with --microbatches N only the samples of a microbatch meet");
   noteIdleFlags(asked.constraints, decision);
-  noteGatheredAttention(asked.problem, facts.sequence, *outcome.best->model, decision.notes);
+  noteGatheredAttention(asked.problem, facts.sequence, model, decision.notes);
   noteRepeatedWork(asked.problem, decision);
 }
 
-// Presets, and the step time with twice the memory.
-void addAlternatives(const SearchCase &asked, const std::vector<PricedPreset> &presets, const Outcome &outcome,
-                     Cells &cells, Decision &decision) {
-  decision.alternatives = alternativesOf(asked, presets, outcome.best->seconds());
-  decision.twiceMemorySeconds = secondsWithTwiceTheMemory(asked, outcome, cells);
-  if (asked.time.isOver())
-    decision.notes.push_back("the time that --search-seconds gives was over before all alternatives were priced, and "
-                             "all that twice the memory would bring");
+// One of the fastest plans as a decision, with what the search knows beside it.
+Decision decisionOf(const SearchCase &asked, const RankedPlan &plan, const std::vector<PricedPreset> &presets,
+                    const Outcome &outcome, const SearchOptions &options) {
+  const Solution &solution = *plan.solution;
+  Decision decision = toDecision(asked.problem, solution);
+  decision.row = plan.row;
+  decision.like = plan.like;
+  addNotes(asked, *solution.model, decision);
+  decision.candidates = outcome.candidates;
+  decision.gap = std::max(0.0, 1 - outcome.bound / solution.seconds());
+  decision.moves = outcome.moves;
+  if (options.alternatives) decision.alternatives = alternativesOf(asked, presets, solution.seconds());
+  for (Alternative &row : runnersUp(asked.cluster, options, outcome, solution))
+    decision.alternatives.push_back(std::move(row));
+  return decision;
 }
 
 } // namespace
@@ -157,18 +163,25 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (!outcome.best) return noPlan(asked, outcome, leastBytes);
   std::vector<PricedPreset> presets;
   if (options.alternatives) presets = pricePresets(asked);
+  const std::vector<std::string> notes = outcome.notes; // of any plan
   const std::string chosen = choosePreset(asked, presets, outcome);
-  Decision decision = toDecision(problem, *outcome.best);
-  decision.like = chosen.empty() ? constraints.like : chosen;
-  addNotes(asked, outcome, decision);
-  decision.candidates = outcome.candidates;
-  decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
-  decision.moves = outcome.moves;
-  if (options.alternatives) addAlternatives(asked, presets, outcome, cells, decision);
-  for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));
-  decision.searchSeconds = time.elapsed();
-  CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
-  return decision;
+  std::vector<Decision> decisions;
+  for (const RankedPlan &plan : fastestPlans(asked, presets, chosen, outcome, options.refine))
+    decisions.push_back(decisionOf(asked, plan, presets, outcome, options));
+  const double twice = options.alternatives ? secondsWithTwiceTheMemory(asked, outcome, cells) : 0;
+  for (Decision &one : decisions) {
+    const std::vector<std::string> &found = &one == &decisions.front() ? outcome.notes : notes;
+    one.notes.insert(one.notes.begin(), found.begin(), found.end());
+    one.twiceMemorySeconds = twice;
+    if (options.alternatives && time.isOver())
+      one.notes.push_back("the time that --search-seconds gives was over before all alternatives were priced, and all "
+                          "that twice the memory would bring");
+    one.searchSeconds = time.elapsed();
+    CLEAVE_RETURN_IF_ERROR(verify(problem, one));
+  }
+  Decision &decision = decisions.front();
+  decision.runnersUp.assign(std::make_move_iterator(decisions.begin() + 1), std::make_move_iterator(decisions.end()));
+  return std::move(decision);
 }
 
 } // namespace cleave::planner

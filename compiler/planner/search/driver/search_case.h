@@ -18,6 +18,7 @@ public:
   SearchOptions first() const {
     constexpr double part = 0.6;
     SearchOptions one = options;
+    one.top = std::max(options.top, options.refine - 1);
     one.seconds = left(options.alternatives ? part : 1);
     one.progress = tell("");
     return one;

@@ -1,4 +1,5 @@
 #include "compiler/planner/search/driver/size_text.h"
+#include "compiler/planner/search/space/search_space.h"
 #include <cmath>
 #include <fmt/format.h>
 
@@ -14,6 +15,16 @@ std::string bytesText(double bytes) {
   size_t unit = 0;
   for (; bytes >= 1000 && unit < 5; ++unit) bytes /= 1024;
   return fmt::format("{:.{}f} {}", bytes, digitsShown(bytes), units[unit]);
+}
+
+std::string whatIsShort(const MemoryBreakdown &memory, const Cluster &cluster) {
+  const double limit = usableMemory(cluster), room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
+  if (memory.total() > limit)
+    return fmt::format("needs {} on a device, {} can be used", bytesText(memory.total()), bytesText(limit));
+  if (room > 0 && memory.host > room)
+    return fmt::format("needs {} of the host's memory for each device, there are {}", bytesText(memory.host),
+                       bytesText(room));
+  return "";
 }
 
 double roundedUp(double bytes) {

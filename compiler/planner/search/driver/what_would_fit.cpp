@@ -296,7 +296,7 @@ Status whatWouldFit(const SearchCase &asked, const Outcome &outcome, double leas
                   splitText(least), bytesText(least.bytes()), bytesText(memory.parameters), bytesText(memory.gradients),
                   bytesText(memory.optimizer), bytesText(memory.activations), bytesText(memory.workspace),
                   bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)),
-                  changes.isHostShort() ? "; it " + whatIsShort(least, cluster) : "");
+                  changes.isHostShort() ? "; it " + whatIsShort(least.evaluation.predicted.memory, cluster) : "");
   return {ErrorKind::NoFit, message + changes.text()};
 }
 

@@ -22,6 +22,7 @@ struct SearchOptions {
   bool alternatives = true; // price every preset too
   double seconds = 0;       // stop searching after so long with the best found; 0: search to the end
   int64_t top = 0;          // so many runners-up, each the best of another mesh; 0: those that were met anyway
+  int64_t refine = 1;       // so many of the fastest plans as whole decisions: Decision::runnersUp, and the choice
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = infinity;
