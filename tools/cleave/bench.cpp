@@ -1,17 +1,14 @@
 // cleave bench X.plan: how long steps take, and on which commands, and the prediction beside it.
 #include "runtime/engine/comm/launch.h"
-#include "runtime/train/trainer.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/step_times.h"
 #include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <unistd.h>
 
 namespace cleave::tool {
 namespace {
@@ -19,44 +16,30 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
-  std::string plan, data, model, output;
+  std::string plan, output;
   TrustOptions trust;
-  int64_t steps = 20, warmup = 3, rows = 15;
-  int threads = 0;
+  StepRun run;
+  int64_t rows = 15;
   bool json = false;
 };
-
-constexpr int64_t tracedSteps = 3; // after the warm-up, in a run of its own: writing a trace costs time
-
-// Sorted seconds: the value that this part of them do not exceed (nearest rank).
-double percentile(const std::vector<double> &sorted, double part) {
-  const double rank = std::ceil(part * double(sorted.size()));
-  return sorted[size_t(std::max(1.0, rank)) - 1];
-}
 
 class Bench {
 public:
   Bench(const BenchOptions &options, const plan::Plan &plan) : options(options), plan(plan) {}
 
   Result<Json> measure() {
-    std::vector<double> seconds;
-    int64_t bytes = 0;
-    runtime::TrainOptions timed = trainOptions(options.warmup + options.steps);
-    timed.onStep = [&](const runtime::StepMetrics &metrics) {
-      if (metrics.step > options.warmup) seconds.push_back(metrics.stepSeconds);
-      bytes = std::max(bytes, metrics.peakBytesPerDevice);
-    };
-    CLEAVE_RETURN_IF_ERROR(runtime::train(plan, timed));
+    CLEAVE_ASSIGN_OR_RETURN(StepTimes times, timeSteps(plan, options.run));
+    std::vector<double> &seconds = times.seconds;
     if (seconds.empty()) return Json(); // another process has the figures
     std::ranges::sort(seconds);
     Json found;
-    found["steps"] = options.steps, found["warmup"] = options.warmup;
+    found["steps"] = options.run.steps, found["warmup"] = options.run.warmup;
     auto &step = found["step_s"];
     step["min"] = seconds.front();
     for (auto [name, part] : {std::pair("p50", 0.5), std::pair("p90", 0.9), std::pair("p99", 0.99)})
       step[name] = percentile(seconds, part);
     step["max"] = seconds.back();
-    found["memory_bytes_per_device"] = bytes;
+    found["memory_bytes_per_device"] = times.bytes;
     const Json report = Json::parse(plan.report_json(), nullptr, false);
     if (report.is_object() && report.contains("predicted")) {
       found["predicted"]["step_s"] = report["predicted"]["step_time_s"];
@@ -68,24 +51,11 @@ public:
   }
 
 private:
-  runtime::TrainOptions trainOptions(int64_t steps) const {
-    runtime::TrainOptions train;
-    train.steps = steps, train.threads = options.threads, train.model = options.model;
-    if (!options.data.empty()) train.data = options.data;
-    train.onWarning = [](const std::string &text) { print(stderr, text + "\n"); };
-    return train;
-  }
-
   // Seconds a step and device by phase, by kind of command and by node, from a trace.
   Status profile(Json &found) {
-    const std::string path =
-        (std::filesystem::temp_directory_path() / fmt::format("cleave-bench-{}.json", ::getpid())).string();
-    runtime::TrainOptions traced = trainOptions(options.warmup + tracedSteps);
-    traced.trace = path;
-    Status ran = runtime::train(plan, traced);
-    const Json trace = Json::parse(std::ifstream(path), nullptr, false);
-    std::filesystem::remove(path);
-    if (!ran) return ran;
+    StepTrace file;
+    CLEAVE_RETURN_IF_ERROR(file.write(plan, options.run));
+    const Json trace = Json::parse(std::ifstream(file.path), nullptr, false);
     if (!trace.is_object() && !trace.is_array()) return runError("the trace of the steps cannot be read");
     struct Sum {
       double seconds = 0;
@@ -97,7 +67,7 @@ private:
       if (event.value("ph", "") != "X" || event.value("cat", "") == "action") continue;
       const Json &args = event["args"];
       const int64_t step = args.value("step", int64_t(0));
-      if (step <= options.warmup) continue;
+      if (step <= options.run.warmup) continue;
       ranks.insert(event.value("pid", int64_t(0))), steps.insert(step);
       const double seconds = event.value("dur", 0.0) * 1e-6;
       for (Sum *sum :
@@ -124,7 +94,8 @@ std::string figures(const BenchOptions &options, const Json &found) {
   auto ms = [](const Json &seconds) { return 1e3 * seconds.get<double>(); };
   constexpr double mib = 1024.0 * 1024;
   const Json &step = found["step_s"];
-  std::string out = fmt::format("{}: {} steps after {} to warm up\n\n", options.plan, options.steps, options.warmup);
+  std::string out =
+      fmt::format("{}: {} steps after {} to warm up\n\n", options.plan, options.run.steps, options.run.warmup);
   out += fmt::format("step    p50 {:.2f} ms  min {:.2f}  p90 {:.2f}  p99 {:.2f}  max {:.2f}\n", ms(step["p50"]),
                      ms(step["min"]), ms(step["p90"]), ms(step["p99"]), ms(step["max"]));
   if (found.contains("predicted")) {
@@ -174,16 +145,17 @@ void addBench(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("bench", "Time steps of a plan, and show what they spend the time on");
   auto options = std::make_shared<BenchOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
-  command->add_option("--steps", options->steps, "steps that are timed")
+  command->add_option("--steps", options->run.steps, "steps that are timed")
       ->check(positiveNumber)
       ->capture_default_str();
-  command->add_option("--warmup", options->warmup, "steps before them")
+  command->add_option("--warmup", options->run.warmup, "steps before them")
       ->check(nonNegativeNumber)
       ->capture_default_str();
   command->add_option("--rows", options->rows, "rows of each table")->check(positiveNumber)->capture_default_str();
-  command->add_option("--data", options->data, "replaces the recipe's data.path");
-  command->add_option("--model", options->model, "the .onnx file or folder of artifacts, if it moved since compiling");
-  command->add_option("--threads", options->threads, "threads a device")->check(positiveNumber);
+  command->add_option("--data", options->run.data, "replaces the recipe's data.path");
+  command->add_option("--model", options->run.model,
+                      "the .onnx file or folder of artifacts, if it moved since compiling");
+  command->add_option("--threads", options->run.threads, "threads a device")->check(positiveNumber);
   command->add_flag("--json", options->json, "for programs, with all rows");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   options->trust.add(*command);

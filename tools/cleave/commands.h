@@ -90,6 +90,8 @@ int terminalWidth();
 int fail(const Status &status);
 // Writes text to a file, or as print does to standard output for "-" or "".
 Status writeText(const std::string &path, const std::string &text);
+// A cluster file, which is read back before: lines of comments, and the keys.
+Status writeCluster(const std::string &comments, const planner::Cluster &cluster, const std::string &path);
 // Writes JSON the same way; bytes that are no UTF-8 are replaced.
 Status writeJson(const std::string &path, const nlohmann::ordered_json &json);
 

@@ -4,37 +4,31 @@
 #include "runtime/check/proof/prove.h"
 #include "runtime/check/verify/compare.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/plan/trust.h"
 #include "runtime/plan/verify/verify.h"
 #include "runtime/train/data/files.h"
 #include "runtime/train/data/lengths.h"
 #include "runtime/train/data/settings.h"
 #include "runtime/train/step_data.h"
-#include "tools/cleave/commands.h"
+#include "tools/cleave/compile_options.h"
 #include <algorithm>
 #include <fmt/core.h>
 #include <memory>
-#include <optional>
 #include <set>
 
 namespace cleave::tool {
 namespace {
 
-struct CompileOptions {
+struct EstimateOptions {
   RequestOptions request;
-  std::vector<std::string> moreClusters; // of estimate
-  std::string output, cpu, signingKey;
-  bool json = false, emulate = false, checkWeights = false;
-  bool proves = true, mustProve = false, verifies = false;
-  bool acceptsDoubts = false;
-  int64_t refine = 1;
-  std::string importCheck;
+  std::vector<std::string> moreClusters;
+  std::string output;
+  bool json = false;
 };
 
 // The same model on several clusters, a row each.
 class Comparison {
 public:
-  explicit Comparison(const CompileOptions &options) : options(options) {}
+  explicit Comparison(const EstimateOptions &options) : options(options) {}
 
   int run() {
     std::vector<std::string> clusters = options.moreClusters;
@@ -64,12 +58,12 @@ private:
     return Status::ok();
   }
 
-  const CompileOptions &options;
+  const EstimateOptions &options;
   std::vector<report::ClusterResult> results;
   std::set<std::string> told; // warnings
 };
 
-int runEstimate(const CompileOptions &options) {
+int runEstimate(const EstimateOptions &options) {
   if (!options.moreClusters.empty()) return Comparison(options).run();
   auto request = options.request.request();
   if (!request) return fail(request.status());
@@ -150,67 +144,67 @@ Status check(const plan::Plan &plan, const CompileOptions &options, std::optiona
   return Status::ok();
 }
 
-int runCompile(const CompileOptions &options) {
-  if (options.json && options.output == "-")
-    return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
-  std::optional<runtime::SecretKey> key;
-  if (!options.signingKey.empty()) {
-    auto read = runtime::readSecretKey(options.signingKey);
-    if (!read) return fail(read.status());
-    key = *read;
-  }
-  auto request = options.request.request();
-  if (!request) return fail(request.status());
-  request->emulate = options.emulate;
-  request->checkWeights = options.checkWeights;
-  request->acceptsDoubts = options.acceptsDoubts;
-  request->importCheck = options.importCheck;
-  request->search.refine = options.refine;
-  if (!options.cpu.empty()) request->cluster.device.cpu = options.cpu;
-  std::vector<std::string> told;
-  request->warn = [&told, warn = request->warn](const std::string &text) {
-    warn(text);
-    told.push_back(text);
-  };
-  auto compiled = compile(*request);
-  if (!compiled) return fail(compiled.status());
-  compiled->report = withOrigin(std::move(compiled->report), request->recipe.resolved());
-  if (Status sound = check(compiled->plan, options, compiled->report.proof); !sound) return fail(sound);
-  if (Result<std::string> filled = checkData(compiled->plan); !filled)
-    request->warn(fmt::format("`cleave run` will refuse the recipe's data: {}", filled.status().message()));
-  else if (!filled->empty())
-    compiled->report.notes.push_back("inputs that the data does not have: " + *filled);
-  compiled->plan.set_report_json(report::renderJson(compiled->report));
-  Status written = writePlan(compiled->plan, options.output, key);
-  if (!written) return fail(written);
-  std::FILE *beside = options.output == "-" ? stderr : stdout;
-  const int64_t devices = compiled->report.mesh.numDevices();
-  if (options.json)
-    written = writeText("-", report::renderJson(compiled->report));
-  else
-    print(beside,
-          fmt::format("{}: {} for {}, predicted {} a step, {} a device{}\n", options.output,
-                      compiled->report.mesh.str(), devices == 1 ? "1 device" : fmt::format("{} devices", devices),
-                      report::formatSeconds(compiled->report.predicted.stepSeconds),
-                      report::formatBytes(compiled->report.predicted.memory.total()),
-                      options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
-  if (!compiled->report.tried.empty() && !options.json) print(beside, report::triedText(compiled->report) + "\n");
-  if (const auto &proof = compiled->report.proof; proof && !options.json)
-    print(beside, report::proofText(*proof) + "\n");
-  for (const std::string &note : compiled->report.notes)
-    if (!options.json && std::ranges::find(told, note) == told.end()) print(beside, fmt::format("note: {}\n", note));
-  if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
-    fmt::print(beside, "{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
-               plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"
-                                           : "assembled by ptxas");
-  return written ? 0 : fail(written);
+Status compile_(const CompileOptions &options) {
+  PlanMaker maker(options);
+  CLEAVE_ASSIGN_OR_RETURN(const CompileRequest request, maker.request());
+  CLEAVE_ASSIGN_OR_RETURN(Compiled compiled, compile(request));
+  return maker.finish(std::move(compiled), request);
 }
 
 } // namespace
 
+Result<CompileRequest> PlanMaker::request() {
+  if (options.json && options.output == "-")
+    return Status(ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file");
+  if (!options.signingKey.empty()) {
+    CLEAVE_ASSIGN_OR_RETURN(key, runtime::readSecretKey(options.signingKey));
+  }
+  CLEAVE_ASSIGN_OR_RETURN(CompileRequest request, options.request.request());
+  request.emulate = options.emulate;
+  request.checkWeights = options.checkWeights;
+  request.acceptsDoubts = options.acceptsDoubts;
+  request.importCheck = options.importCheck;
+  request.search.refine = options.refine;
+  if (!options.cpu.empty()) request.cluster.device.cpu = options.cpu;
+  request.warn = [this, warn = request.warn](const std::string &text) {
+    warn(text);
+    told.push_back(text);
+  };
+  return request;
+}
+
+Status PlanMaker::finish(Compiled compiled, const CompileRequest &request) const {
+  report::Report &report = compiled.report;
+  report = withOrigin(std::move(report), request.recipe.resolved());
+  CLEAVE_RETURN_IF_ERROR(check(compiled.plan, options, report.proof));
+  if (Result<std::string> filled = checkData(compiled.plan); !filled)
+    request.warn(fmt::format("`cleave run` will refuse the recipe's data: {}", filled.status().message()));
+  else if (!filled->empty())
+    report.notes.push_back("inputs that the data does not have: " + *filled);
+  compiled.plan.set_report_json(report::renderJson(report));
+  CLEAVE_RETURN_IF_ERROR(writePlan(compiled.plan, options.output, key));
+  if (options.json) return writeText("-", report::renderJson(report));
+  const int64_t devices = report.mesh.numDevices();
+  print(beside(),
+        fmt::format("{}: {} for {}, predicted {} a step, {} a device{}\n", options.output, report.mesh.str(),
+                    devices == 1 ? "1 device" : fmt::format("{} devices", devices),
+                    report::formatSeconds(report.predicted.stepSeconds),
+                    report::formatBytes(report.predicted.memory.total()),
+                    options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
+  if (!report.tried.empty()) print(beside(), report::triedText(report) + "\n");
+  if (report.proof) print(beside(), report::proofText(*report.proof) + "\n");
+  for (const std::string &note : report.notes)
+    if (std::ranges::find(told, note) == told.end()) print(beside(), fmt::format("note: {}\n", note));
+  if (const plan::Plan &plan = compiled.plan; plan.has_cuda())
+    fmt::print(beside(), "{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
+               plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"
+                                           : "assembled by ptxas");
+  return Status::ok();
+}
+
 void addEstimate(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("estimate", "Choose the split, or price the given one, without compiling");
-  auto options = std::make_shared<CompileOptions>();
+  auto options = std::make_shared<EstimateOptions>();
   options->request.add(*command);
   command->add_option("clusters", options->moreClusters,
                       "more clusters, compared in a table: --cluster h100-80g:8x{1,2,4} in a shell");
@@ -219,39 +213,46 @@ void addEstimate(CLI::App &app, int &status) {
   command->callback([options, &status] { status = runEstimate(*options); });
 }
 
+void CompileOptions::add(CLI::App &command) {
+  request.add(command);
+  command.add_option("-o,--output", output, "the plan to write")->required();
+  command
+      .add_option("--cpu", cpu,
+                  "CPU whose instructions kernels may use: native (this machine), x86-64-v2, x86-64-v3, "
+                  "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
+      ->envname("CLEAVE_CPU");
+  command.add_option("--sign", signingKey,
+                     "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere");
+  command.add_flag("--check-weights", checkWeights,
+                   "the plan holds digests of all of the weight files, not of samples: for `run --check-weights`");
+  command
+      .add_flag("--proof", mustProve,
+                "prove that the plan computes the unsplit step, however long it takes; else only where it is quick")
+      ->excludes(command.add_flag("!--no-proof", proves, "do not try to prove it"));
+  command.add_flag("--verify", verifies,
+                   "where it is not proved, run steps of it beside the unsplit model, as `cleave verify` does");
+  command.add_flag("--accept-doubts", acceptsDoubts,
+                   "take what the model's file does not tell as import concludes it, instead of ending");
+  command.add_flag("--json", json, "print the report for programs");
+}
+
 void addCompile(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("compile", "Choose the split and write the plan");
   auto options = std::make_shared<CompileOptions>();
-  options->request.add(*command);
-  command->add_option("-o,--output", options->output, "the plan to write")->required();
+  options->add(*command);
   command
       ->add_option("--refine", options->refine,
-                   "compile the K fastest splits of the search, and keep the one whose step is simulated fastest")
+                   "compile the so many fastest splits of the search, and keep the one whose step is simulated fastest")
       ->check(positiveNumber)
       ->capture_default_str();
-  command
-      ->add_option("--cpu", options->cpu,
-                   "CPU whose instructions kernels may use: native (this machine), x86-64-v2, x86-64-v3, "
-                   "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
-      ->envname("CLEAVE_CPU");
-  command->add_option("--sign", options->signingKey,
-                      "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere");
-  command->add_flag("--check-weights", options->checkWeights,
-                    "the plan holds digests of all of the weight files, not of samples: for `run --check-weights`");
-  command
-      ->add_flag("--proof", options->mustProve,
-                 "prove that the plan computes the unsplit step, however long it takes; else only where it is quick")
-      ->excludes(command->add_flag("!--no-proof", options->proves, "do not try to prove it"));
-  command->add_flag("--verify", options->verifies,
-                    "where it is not proved, run steps of it beside the unsplit model, as `cleave verify` does");
-  command->add_flag("--accept-doubts", options->acceptsDoubts,
-                    "take what the model's file does not tell as import concludes it, instead of ending");
   command->add_option("--import-check", options->importCheck,
                       "what a check beside the PyTorch module found, for the report: cleave.compile says it");
-  command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");
-  command->callback([options, &status] { status = runCompile(*options); });
+  command->callback([options, &status] {
+    const Status done = compile_(*options);
+    status = done ? 0 : fail(done);
+  });
 }
 
 } // namespace cleave::tool

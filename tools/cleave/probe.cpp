@@ -20,9 +20,6 @@ struct ProbeOptions {
   bool cpu = false, json = false;
 };
 
-// Part of the cores' time: if others use more of it, trials of some milliseconds wait for their turn.
-constexpr double disturbed = 0.05;
-
 using Say = std::function<void(const std::string &)>;
 
 // The cluster file's content, and the figures behind it.
@@ -70,20 +67,13 @@ int runProbe(const ProbeOptions &options) {
   Result<Probed> probed = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
   if (!probed) return fail(probed.status());
   const double others = cores.busyWithOthers();
-  if (others > disturbed)
-    say(fmt::format("warning: others kept the cores busy for {:.0f} % of the time: what was measured is not what the "
-                    "machine can do; probe it again when it is idle",
-                    100 * others));
-  std::string text =
+  if (const std::string warning = runtime::warningOfOthers(others); !warning.empty()) say("warning: " + warning);
+  Status written = writeCluster(
       fmt::format("# Written by `cleave probe{} --devices {}`; docs/reference/cluster.md explains the keys. Measured, "
-                  "with all devices active:\n{}{}",
-                  options.cpu ? " --cpu" : "", devices, measured, probed->cluster.yaml());
-  auto readBack = planner::parseClusterYaml(text, options.output);
-  if (!readBack) return fail(readBack.status());
-  Status written = writeText(options.output, text);
+                  "with all devices active:\n{}",
+                  options.cpu ? " --cpu" : "", devices, measured),
+      probed->cluster, options.output);
   if (!written) return fail(written);
-  if (options.output != "-")
-    fmt::print(stderr, "{}: give it to `cleave compile` and `cleave estimate` as --cluster\n", options.output);
   if (options.json)
     written = writeJson(
         "-", {{"file", options.output}, {"busy_with_others", others}, {"figures", std::move(probed->figures)}});
@@ -91,6 +81,14 @@ int runProbe(const ProbeOptions &options) {
 }
 
 } // namespace
+
+Status writeCluster(const std::string &comments, const planner::Cluster &cluster, const std::string &path) {
+  const std::string text = comments + cluster.yaml();
+  if (auto readBack = planner::parseClusterYaml(text, path); !readBack) return readBack.status();
+  CLEAVE_RETURN_IF_ERROR(writeText(path, text));
+  if (path != "-") fmt::print(stderr, "{}: give it to `cleave compile` and `cleave estimate` as --cluster\n", path);
+  return Status::ok();
+}
 
 void addProbe(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("probe", "Measure this machine and write its cluster file; takes some seconds");

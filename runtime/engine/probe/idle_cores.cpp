@@ -1,6 +1,7 @@
 #include "runtime/engine/probe/idle_cores.h"
 #include <algorithm>
 #include <cstdlib>
+#include <fmt/core.h>
 #include <fstream>
 #include <sched.h>
 #include <sstream>
@@ -59,6 +60,15 @@ double busySeconds(std::istream &statistics, const std::vector<int> &cores, doub
 
 double partOfOthers(double busy, double own, double seconds, double cores) {
   return seconds > 0 && cores > 0 ? std::clamp((busy - own) / (seconds * cores), 0.0, 1.0) : 0;
+}
+
+std::string warningOfOthers(double part) {
+  constexpr double disturbed = 0.05; // trials of some milliseconds wait for their turn
+  if (part <= disturbed) return "";
+  return fmt::format(
+      "others kept the cores busy for {:.0f} % of the time: what was measured is not what the machine can "
+      "do; measure again when it is idle",
+      100 * part);
 }
 
 IdleCores::IdleCores()

@@ -6,6 +6,7 @@
 #pragma once
 #include <chrono>
 #include <istream>
+#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -16,6 +17,9 @@ double busySeconds(std::istream &statistics, const std::vector<int> &cores, doub
 
 // The part of `seconds` of `cores` that others used: the cores were busy for `busy`, `own` of it with this process.
 double partOfOthers(double busy, double own, double seconds, double cores);
+
+// "others kept the cores busy for 40 % of the time: ..."; "": they used so little that nothing had to wait for its turn.
+std::string warningOfOthers(double part);
 
 class IdleCores {
 public:
