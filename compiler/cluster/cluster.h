@@ -49,6 +49,7 @@ struct Device {
   double launchSeconds = -1, soloLaunchSeconds = -1, dispatchSeconds = -1;
   double overlap = -1, gradientOverlap = -1;
   double computeEfficiency = -1, bandwidthEfficiency = -1;
+  double computeFactor = 1;            // seconds of compute, for each that the other figures give
   std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
   double cacheHoldSeconds = 0;         // 0: nobody else uses them
   double halfRateDimension = -1;

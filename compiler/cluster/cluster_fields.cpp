@@ -71,6 +71,8 @@ constexpr Field<Cluster> fields[] = {
    "the same for gradients that are summed once a step (ZeRO 0 and 1)", device<&D::gradientOverlap>},
   {"device.compute_efficiency", "", 1, tiny, 1, Never, "0.8; cpu 0.9", "part of `tflops` that large matrix products reach", device<&D::computeEfficiency>},
   {"device.bandwidth_efficiency", "", 1, tiny, 1, Never, "0.85; cpu 0.8", "part of `memory_gbps` that streaming kernels reach", device<&D::bandwidthEfficiency>},
+  {"device.compute_factor", "", 1, 1e-3, 1e3, Never, "1",
+   "seconds of compute for each that the other figures give: what [`cleave tune`](../guide/tune.md) measured on steps", device<&D::computeFactor>},
   {"device.caches", "list of `{mib, gbps}`: MiB, 10⁹ bytes/s", 1, 0, 0, Never, "no caches",
    "what is touched again after at most so many bytes comes so fast; rising sizes, and between two of them linear in the "
    "size's logarithm; beyond the last it is `memory_gbps`", device<&D::caches>},

@@ -289,8 +289,8 @@ double edgeFactor(const Product &product, double lost) {
   return (1 + lost / product.m) * (1 + lost / product.n) * (1 + lost / product.k);
 }
 
-double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
-  const Device &device = cluster.device;
+// By the figures of the device, without its computeFactor.
+static double figuredSeconds(const Device &device, const std::string &precision, const LocalWork &work) {
   double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance), work.age);
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
@@ -320,13 +320,17 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
   return work.kernels * (work.isSolo ? device.soloLaunchSeconds : device.launchSeconds) + seconds;
 }
 
+double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
+  return cluster.device.computeFactor * figuredSeconds(cluster.device, precision, work);
+}
+
 double keptSeconds(const Cluster &cluster, const LocalWork &work, double far) {
   const Device &device = cluster.device;
   if (device.caches.empty()) return 0;
   const double traffic = !work.memoryBound ? device.productTraffic
                          : work.isScores   ? device.scoreTraffic
                                            : device.kernelTraffic;
-  return std::max(0.0, far - device.secondsPerByte(work.bytes)) * work.kept * traffic;
+  return device.computeFactor * std::max(0.0, far - device.secondsPerByte(work.bytes)) * work.kept * traffic;
 }
 
 } // namespace cleave::planner

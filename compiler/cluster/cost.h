@@ -157,7 +157,7 @@ struct LocalWork {
   double kernels = 1;  // launches; a part of one where a fused kernel is shared
 };
 
-// The seconds that the device needs to run it:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth),
+// The seconds that the device needs to run it, Device::computeFactor times:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth),
 // and of memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth +
 // elements * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a
 // tile's edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m

@@ -323,7 +323,7 @@ size_t fastest(const std::vector<Candidate> &candidates, double report::TriedSpl
 Compiled keep(const CompileRequest &request, std::vector<Candidate> candidates, size_t kept) {
   for (const std::string &warning : candidates[kept].warnings) request.warn(warning);
   Compiled compiled = std::move(*candidates[kept].compiled);
-  if (request.search.refine <= 1) return compiled;
+  if (request.search.refine <= 1 && candidates[kept].tried.measuredSeconds <= 0) return compiled;
   candidates[kept].tried.isChosen = true;
   for (Candidate &one : candidates) compiled.report.tried.push_back(std::move(one.tried));
   report::noteTriedSplits(compiled.report);

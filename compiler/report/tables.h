@@ -22,6 +22,8 @@ void add(planner::TimePart &sum, const planner::TimePart &row);
 std::vector<Row> sensitivityRows(const Report &report);
 // Those that were priced; and those that cannot be built, "ddp, zero1, fsdp: the batch of 30 does not divide ...".
 std::vector<Row> alternativeRows(const Report &report);
+// The splits that were compiled beside each other, and their steps as predicted, simulated and, where they ran, measured.
+std::vector<Row> triedRows(const Report &report);
 std::vector<std::string> unbuildable(const Report &report);
 
 // The recomputation of most blocks; where others do something else, how many: "none (of 24 blocks 12 selective)".

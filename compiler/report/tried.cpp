@@ -1,5 +1,5 @@
 // What a report tells of splits that were compiled beside the chosen one.
-#include "compiler/report/report.h"
+#include "compiler/report/tables.h"
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -45,7 +45,7 @@ void noteTriedSplits(Report &report) {
 
 std::string triedText(const Report &report) {
   const TriedSplit &first = report.tried.front(), &chosen = chosenOf(report);
-  if (report.tried.size() == 1) return "no other split was found that could be compiled beside it";
+  if (report.tried.size() == 1) return "no other split was compiled beside it";
   auto figures = [&](const TriedSplit &one) {
     const std::string measured =
         one.measuredSeconds > 0 ? fmt::format("{} measured, ", formatSeconds(one.measuredSeconds)) : "";
@@ -59,6 +59,16 @@ std::string triedText(const Report &report) {
   return fmt::format("{} changed the choice to {}: {}; the search's choice was {}: {}",
                      isMeasured ? "measuring" : "simulation", splitText(chosen.split), figures(chosen),
                      splitText(first.split), first.split.whyNot.empty() ? figures(first) : first.split.whyNot);
+}
+
+std::vector<Row> triedRows(const Report &report) {
+  std::vector<Row> rows = {{"split", "predicted", "simulated", "measured", "memory", ""}};
+  auto cell = [](double seconds) { return seconds > 0 ? formatSeconds(seconds) : "-"; };
+  for (const TriedSplit &one : report.tried)
+    rows.push_back({splitText(one.split), cell(one.split.stepSeconds), cell(one.simulatedSeconds),
+                    cell(one.measuredSeconds), formatBytes(one.split.memoryBytes),
+                    one.isChosen ? "chosen" : lossText(report, one)});
+  return rows;
 }
 
 } // namespace cleave::report

@@ -86,7 +86,7 @@ double CommandPrices::computeSeconds(const plan::Command &command, const Command
   local.isSolo = command.has_launch() && command.launch().extent() <= tuning::soloElements;
   double seconds = planner::operationSeconds(cluster, precisionOf({}), local);
   for (size_t kind = 0; kind < planner::elementWorks; ++kind)
-    seconds += work.elements[kind] * (device.elementSeconds[kind] + 1 / device.flopsAt("fp32"));
+    seconds += device.computeFactor * work.elements[kind] * (device.elementSeconds[kind] + 1 / device.flopsAt("fp32"));
   return seconds;
 }
 

@@ -102,7 +102,7 @@ def compile(model, recipe, cluster, path=None, example=None, check=None, weights
     a path, both are in a temporary folder that this process removes at its end: no later process can read a snapshot's weights.
     check: whether one step of an exported module is compared with PyTorch's (check_import); without it for modules below 50
     million parameters. weights=False: export the module without its weights, which cannot be checked; a run then needs a recipe
-    with `init`. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, ...
+    with `init`. Further keys are flags of `cleave compile`: mesh="dp=2,tp=2", zero=3, refine=4, ...
     """
     folder = None if path else tempfile.TemporaryDirectory(prefix="cleave-")
     path = pathlib.Path(path or pathlib.Path(folder.name, "model.plan"))

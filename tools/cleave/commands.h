@@ -28,6 +28,7 @@ void addRun(CLI::App &app, int &status);
 void addEval(CLI::App &app, int &status);
 void addBench(CLI::App &app, int &status);
 void addCheck(CLI::App &app, int &status);
+void addTune(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
 void addSimulate(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);

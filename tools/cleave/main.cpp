@@ -79,9 +79,9 @@ int main(int argc, char **argv) {
   std::signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of files tells it
   cleave::runtime::MappedFile::onLoss(endWithout);
   using namespace cleave::tool;
-  for (auto *add :
-       {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench, addEval,
-        addCheck, addVerify, addSimulate, addExport, addProbe, addEnv, addSchedule, addKeygen, addCompletion})
+  for (auto *add : {addInspect, addInit,  addEstimate, addPlan,     addCompile, addReport,    addRun,
+                    addLaunch,  addBench, addTune,     addEval,     addCheck,   addVerify,    addSimulate,
+                    addExport,  addProbe, addEnv,      addSchedule, addKeygen,  addCompletion})
     add(app, status);
   try {
     app.parse(argc, argv);

@@ -121,7 +121,7 @@ private:
       seconds += node.cheap ? 3 * node.flops * device.elementSeconds[size_t(node.kind.work)]
                             : (node.flops + node.backwardFlops) / rate;
     const double share = double(problem.batch) / double(problem.samples) / double(model.setting.devices());
-    return seconds * share / double(model.setting.microbatches);
+    return device.computeFactor * seconds * share / double(model.setting.microbatches);
   }
 
   // A part of the samples (a slice of the batch) may not divide where the batch does.

@@ -48,6 +48,20 @@ TEST(Search, TheDdpPresetSplitsOnlySamples) {
   for (const ParameterDecision &parameter : decision.parameters) EXPECT_TRUE(parameter.parameter.isReplicated());
 }
 
+TEST(Search, ComputeCountsAsItWasMeasured) {
+  const Problem problem = gpt({8, 64, 128, 8, 3, 512});
+  Cluster cluster = withCoresOfTheirOwn("cpu:4");
+  auto computeOf = [&] { return mustSolve(problem, cluster, {.mesh = "dp=4", .zero = "0"}).predicted.computeSeconds; };
+  const double given = computeOf();
+  for (double factor : {0.05, 3.0}) {
+    cluster.device.computeFactor = factor;
+    EXPECT_NEAR(computeOf(), factor * given, 1e-9 * given);
+    const double best = mustSolve(problem, cluster).predicted.stepSeconds;
+    for (const char *mesh : {"dp=4", "tp=4", "dp=2,tp=2", "pp=2,dp=2"})
+      EXPECT_LE(best, mustSolve(problem, cluster, {.mesh = mesh}).predicted.stepSeconds * (1 + 1e-9)) << mesh;
+  }
+}
+
 TEST(Search, RunnersUpAreDecisionsToo) {
   const Problem problem = gpt({8, 64, 128, 8, 3, 512});
   const Cluster cluster = withCoresOfTheirOwn("cpu:4");

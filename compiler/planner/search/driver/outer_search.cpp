@@ -90,7 +90,7 @@ private:
   double flopsBound(const Setting &setting) const {
     // A measured peak is one of some product; others may be a little faster.
     const Device &device = cluster.device;
-    const double peak = device.flopsAt(problem.precision) *
+    const double peak = device.flopsAt(problem.precision) / device.computeFactor *
                         std::max(1.0, device.computeEfficiency * std::max(1.0, device.batchedEfficiency));
     const double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
     double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.microbatches);
