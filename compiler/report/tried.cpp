@@ -55,7 +55,8 @@ std::string triedText(const Report &report) {
   const bool isMeasured = chosen.measuredSeconds > 0;
   if (first.isChosen)
     return fmt::format("of {} splits that were compiled and {} the search's choice is the fastest: {}",
-                       report.tried.size(), isMeasured ? "run" : "simulated", figures(chosen));
+                       std::ranges::count(report.tried, "", [](const TriedSplit &one) { return one.split.whyNot; }),
+                       isMeasured ? "run" : "simulated", figures(chosen));
   return fmt::format("{} changed the choice to {}: {}; the search's choice was {}: {}",
                      isMeasured ? "measuring" : "simulation", splitText(chosen.split), figures(chosen),
                      splitText(first.split), first.split.whyNot.empty() ? figures(first) : first.split.whyNot);
