@@ -228,9 +228,7 @@ Status checkRequest(const CompileRequest &request) {
 
 // Code for the split. `given`: the request as it was asked for.
 Result<Compiled> generate(const CompileRequest &request, const CompileRequest &given, PlannedStep &planned) {
-  auto reference = planned.pipeline->referenceGraph();
-  if (!reference) return reference.status();
-  const std::map<std::string, StepInput> inputs = stepInputs(planned.pipeline->step());
+  CLEAVE_ASSIGN_OR_RETURN(const UnpaddedStep unpadded, unpaddedStep(planned));
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->partition(planned.decision));
   auto others = addSteps(*planned.request, planned);
   if (!others) return others.status();
@@ -244,7 +242,7 @@ Result<Compiled> generate(const CompileRequest &request, const CompileRequest &g
   Compiled compiled{std::move(*generated), planned.report(given)};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
-  plan.set_reference_graph(*reference);
+  plan.set_reference_graph(unpadded.reference);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(planned.cluster.yaml());
@@ -253,7 +251,7 @@ Result<Compiled> generate(const CompileRequest &request, const CompileRequest &g
   plan.set_model_digest(planned.pipeline->modelDigest());
   plan.set_checkpoint_path(planned.pipeline->checkpointFolder());
   CLEAVE_ASSIGN_OR_RETURN(std::vector<std::string> missing, runtime::recordWeightFiles(plan, request.checkWeights));
-  setRanges(inputs, "", plan);
+  setRanges(unpadded.inputs, "", plan);
   for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
   fillTraining(request, planned, plan);
   report::fillFromPlan(compiled.report, plan, planned.cluster);

@@ -7,6 +7,7 @@
 #include "compiler/specialize/microbatch_inputs.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/attributes.h"
 #include "runtime/base/atomic_file.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -159,36 +160,9 @@ Result<PlannedStep> chooseSplit(std::shared_ptr<const CompileRequest> of, bool f
   return planned;
 }
 
-} // namespace
-
-report::Report PlannedStep::report(const CompileRequest &given) const {
-  report::Report made = report::makeReport(problem, cluster, decision);
-  made.given = {given.split, given.search.moves, given.annotations};
-  made.notes.insert(made.notes.begin(), splitWarnings.begin(), splitWarnings.end());
-  made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
-  made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
-  made.import = imported;
-  made.batch = samples;
-  for (const import_::TensorRole &one : pipeline->tensors())
-    made.tensors.push_back({one.name, one.shape, one.role, one.why});
-  const mlir::SymbolTable symbols(pipeline->step());
-  for (report::ParameterLayout &row : made.parameters)
-    if (auto param = symbols.lookup<onnx::ParamOp>(row.name))
-      if (auto group = onnx::groupAttr.of(param)) row.group = group->str();
-  return made;
-}
-
-Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOptions options,
-               std::unique_ptr<Pipeline> &built) {
-  const std::map<std::string, StepInput> ofBatch = stepInputs(built->step());
-  options.lossOfBatch = built->lossTerms();
-  options.batch = built->batchPlace();
-  built = beside ? std::make_unique<Pipeline>(request, *beside) : std::make_unique<Pipeline>(request);
-  CLEAVE_RETURN_IF_ERROR(built->buildStep(options));
-  return checkMicrobatchInputs(ofBatch, stepInputs(built->step()), options.microbatches);
-}
-
-Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
+// A batch that does not divide over the devices gets places that stay empty where that makes the faster step: their
+// labels are ones that the losses ignore.
+Result<PlannedStep> chooseBatch(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   Batch batch;
@@ -226,6 +200,103 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
                                       samples, places, places - samples, places - samples == 1 ? "stays" : "stay",
                                       100.0 * double(places - samples) / double(places)));
   return filled;
+}
+
+// Whether a parameter's entries that are zero and get no gradient stay zero, and no other entry's update sees them.
+bool goesElementByElement(const recipe::Optimizer &optimizer) {
+  using enum recipe::OptimizerKind;
+  auto isOne = [](recipe::OptimizerKind kind) { return llvm::is_contained({Sgd, Adam, AdamW, Adagrad, Lion}, kind); };
+  return isOne(optimizer.kind) && optimizer.eps > 0 && optimizer.stateType != recipe::StateType::Fp8 &&
+         llvm::all_of(optimizer.groups, [&](const recipe::OptimizerGroup &group) {
+           return (!group.kind || isOne(*group.kind)) && group.eps.value_or(1) > 0;
+         });
+}
+
+// Sizes that divide over the axes asked for may nearly double; over those of a free search, which are those of a node,
+// they grow by little, so that a split that needs none of it loses little either.
+padding::PadDimensionsOptions paddingFor(const planner::Constraints &asked, const planner::Cluster &cluster) {
+  const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
+  const int64_t axes = asked.tp.value_or(1) * halves * asked.ep.value_or(1);
+  if (axes > 1) return {.multiple = axes, .most = 0.99};
+  return {.multiple = asked.tp && asked.ep ? 1 : cluster.devicesPerNode, .most = 0.03};
+}
+
+// Several shapes share their parameters, fp8 scales by the largest entry, some optimizers see whole tensors.
+bool mayBePadded(const recipe::Recipe &recipe) {
+  return recipe.ramp.empty() && !(recipe.data && !recipe.data->lengths.empty()) &&
+         recipe.precision != recipe::Precision::Fp8 && goesElementByElement(recipe.optimizer);
+}
+
+bool hasSizeToPad(const planner::Problem &problem, const padding::PadDimensionsOptions &padding) {
+  return llvm::any_of(problem.tensors, [&](const planner::Tensor &tensor) {
+    return llvm::any_of(tensor.dims, [&](int64_t size) { return padding::paddedSize(size, padding) != size; });
+  });
+}
+
+} // namespace
+
+report::Report PlannedStep::report(const CompileRequest &given) const {
+  report::Report made = report::makeReport(problem, cluster, decision);
+  made.given = {given.split, given.search.moves, given.annotations};
+  made.notes.insert(made.notes.begin(), splitWarnings.begin(), splitWarnings.end());
+  made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
+  made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
+  made.import = imported;
+  made.batch = samples;
+  for (const import_::TensorRole &one : pipeline->tensors())
+    made.tensors.push_back({one.name, one.shape, one.role, one.why});
+  const mlir::SymbolTable symbols(pipeline->step());
+  for (report::ParameterLayout &row : made.parameters)
+    if (auto param = symbols.lookup<onnx::ParamOp>(row.name))
+      if (auto group = onnx::groupAttr.of(param)) row.group = group->str();
+  return made;
+}
+
+Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOptions options,
+               std::unique_ptr<Pipeline> &built) {
+  const std::map<std::string, StepInput> ofBatch = stepInputs(built->step());
+  options.lossOfBatch = built->lossTerms();
+  options.batch = built->batchPlace();
+  built = beside ? std::make_unique<Pipeline>(request, *beside) : std::make_unique<Pipeline>(request);
+  CLEAVE_RETURN_IF_ERROR(built->buildStep(options));
+  return checkMicrobatchInputs(ofBatch, stepInputs(built->step()), options.microbatches);
+}
+
+// Padded sizes where that makes the faster step.
+Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
+  Result<PlannedStep> asIs = chooseBatch(request, forCode);
+  CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
+  const padding::PadDimensionsOptions padding = paddingFor(constraints, request.cluster);
+  if (padding.multiple < 2 || !mayBePadded(request.recipe)) return asIs;
+  if (asIs ? !hasSizeToPad(asIs->problem, padding) : asIs.status().message().find("divide") == std::string::npos)
+    return asIs;
+  CompileRequest larger = request;
+  larger.padding = padding;
+  larger.warn = [](const std::string &) {}; // it was told
+  larger.problemFile.clear();
+  if (!larger.irFolder.empty()) larger.irFolder += "/padded";
+  Result<PlannedStep> padded = chooseBatch(larger, forCode);
+  if (!padded || !onnx::paddingAttr.isOn(padded->pipeline->step())) return asIs;
+  constexpr double worthwhile = 0.99; // of a step
+  if (asIs && padded->decision.predicted.stepSeconds > worthwhile * asIs->decision.predicted.stepSeconds) return asIs;
+  if (!request.problemFile.empty())
+    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(padded->problem.text(), request.problemFile));
+  return padded;
+}
+
+Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
+  auto of = [](Pipeline &pipeline) -> Result<UnpaddedStep> {
+    CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
+    return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
+  };
+  if (planned.request->padding.multiple < 2) return of(*planned.pipeline);
+  CompileRequest plain = *planned.request;
+  plain.padding = {};
+  plain.irFolder.clear();
+  auto pipeline = std::make_unique<Pipeline>(plain);
+  CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
+  if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(plain, nullptr, planned.built, pipeline));
+  return of(*pipeline);
 }
 
 Result<PlannedStep> splitOtherwise(const SearchedStep &searched, const planner::Decision &decision) {

@@ -6,6 +6,7 @@
 #pragma once
 #include "compiler/driver/pipeline.h"
 #include "compiler/report/report.h"
+#include "compiler/specialize/microbatch_inputs.h"
 
 namespace cleave {
 
@@ -35,10 +36,17 @@ struct PlannedStep : SearchedStep {
 };
 
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch. A
-// batch that does not divide over the devices gets places that stay empty where that makes the faster step.
+// batch that does not divide over the devices gets places that stay empty where that makes the faster step, and other
+// sizes padding (compiler/padding).
 Result<PlannedStep> planStep(const CompileRequest &request, bool forCode);
 // The same step for code, with another of the search's decisions, which warns nobody. Its module is dumped beside.
 Result<PlannedStep> splitOtherwise(const SearchedStep &searched, const planner::Decision &decision);
+// What its plan is compared with, and what its inputs may hold: of the step without padding.
+struct UnpaddedStep {
+  std::string reference;
+  std::map<std::string, StepInput> inputs;
+};
+Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned);
 // The step of the whole batch, which is built, becomes that of a microbatch, as the options want it.
 Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOptions options,
                std::unique_ptr<Pipeline> &built);
