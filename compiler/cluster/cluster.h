@@ -43,11 +43,14 @@ struct ConvolutionLaw {
 struct Device {
   std::string kind = {};
   std::string cpu = "native";
-  double memoryBytes = 0;
-  std::map<std::string, double> flops = {}; // by precision
+  double memoryBytes = 0, memoryReserve = -1; // the part of it that no plan fills
+  std::map<std::string, double> flops = {};   // by precision
   double memoryBandwidth = 0;
   double launchSeconds = -1, soloLaunchSeconds = -1, dispatchSeconds = -1;
-  double overlap = -1, gradientOverlap = -1;
+  double overlap = -1, gradientOverlap = -1, interference = -1;
+  double speedSpread = -1;        // relative standard deviation of products' rates between devices of a kind
+  double exponentialSeconds = -1; // of attention in one kernel
+  double predictionError = -1;    // relative: nine of ten measured steps are no farther from the predicted one
   double computeEfficiency = -1, bandwidthEfficiency = -1;
   double computeFactor = 1;            // seconds of compute, for each that the other figures give
   std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
@@ -65,6 +68,7 @@ struct Device {
   double fusedRow = -1; // elements
   double scoreTraffic = -1, tensorOverlap = -1, kernelTraffic = -1, updateTraffic = -1;
 
+  double usableBytes() const { return memoryBytes * (1 - memoryReserve); } // that a plan may fill
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
   bool isCpu() const { return kind == "cpu"; }

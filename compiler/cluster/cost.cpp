@@ -220,7 +220,14 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
       std::max((traffic + local) / cluster.node.bandwidth, networkSeconds(cluster, collective, group, traffic));
   double steps = 1 + std::log2(n);
   if (collective != Collective::AllReduce) steps /= 2;
-  return steps * shareOf(cluster, tierOf(cluster, group)).latency + transfer;
+  const double farthest = shareOf(cluster, tierOf(cluster, group)).latency;
+  double latency = steps * farthest;
+  if ((collective == Collective::AllGather || collective == Collective::ReduceScatter) && !cluster.device.isCpu()) {
+    const double nodes = std::ceil(n / double(group.perNode));
+    latency = std::max(latency, (n - nodes) * constants::ringStepInNode * cluster.node.latency +
+                                    (nodes - 1) * constants::ringStepBetweenNodes * farthest);
+  }
+  return latency + transfer;
 }
 
 LinkSeconds linkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double bytes) {
@@ -285,6 +292,10 @@ Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &sh
   return blocked;
 }
 
+double slowestOf(const Cluster &cluster) {
+  return 1 + cluster.device.speedSpread * std::sqrt(2 * std::log(double(cluster.numDevices())));
+}
+
 double edgeFactor(const Product &product, double lost) {
   return (1 + lost / product.m) * (1 + lost / product.n) * (1 + lost / product.k);
 }
@@ -292,11 +303,12 @@ double edgeFactor(const Product &product, double lost) {
 // By the figures of the device, without its computeFactor.
 static double figuredSeconds(const Device &device, const std::string &precision, const LocalWork &work) {
   double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance), work.age);
+  const double exponentials = work.exponentials * device.exponentialSeconds;
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
     seconds = seconds * traffic + work.flops / device.flopsAt("fp32") +
-              work.elements * device.elementSeconds[size_t(work.work)];
+              work.elements * device.elementSeconds[size_t(work.work)] + exponentials;
   } else if (work.isConvolution) {
     const ConvolutionLaw &law = device.convolutions;
     const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
@@ -305,12 +317,12 @@ static double figuredSeconds(const Device &device, const std::string &precision,
   } else if (work.flops > 0) {
     const Product &p = work.product;
     const bool isEachAlone = device.isCpu() && (p.batch <= 1 || work.hasOwnWeights);
-    double efficiency = device.computeEfficiency / edgeFactor(p, device.halfRateDimension);
+    double efficiency = device.computeEfficiency / edgeFactor(p, device.halfRateDimension) / slowestOf(cluster);
     if (p.batch > 1 && !isEachAlone) efficiency *= device.batchedEfficiency;
     const double launch = device.productStartSeconds >= 0 ? device.productStartSeconds : device.launchSeconds;
     const double expertStart = device.expertStartSeconds >= 0 ? device.expertStartSeconds : launch;
     const double starts = p.batch > 1 ? p.batch * (isEachAlone ? expertStart : device.batchStartSeconds) : 0;
-    const double working = work.flops / (device.flopsAt(precision) * efficiency) + work.kernels * starts;
+    const double working = work.flops / (device.flopsAt(precision) * efficiency) + work.kernels * starts + exponentials;
     if (!isEachAlone) return work.kernels * launch + std::max(seconds * device.productTraffic, working);
     const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
     return work.kernels * launch + working +

@@ -134,6 +134,10 @@ struct Blocked {
 };
 Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &shape);
 
+// By how much products of the slowest of all devices take longer than those of the mean: 1 + spread * sqrt(2 ln n), as
+// waitSeconds() has it. Clocks under a power limit differ from chip to chip.
+double slowestOf(const Cluster &cluster);
+
 // By how much a product takes longer for the `lost` elements of each edge.
 double edgeFactor(const Product &product, double lost);
 
@@ -152,14 +156,15 @@ struct LocalWork {
   bool isSolo = false;                  // memory bound, with too few elements to share (tuning::soloElements)
   ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
   double elements = 0;
-  double distance = 0; // bytes that others touched since it touched its own; 0: none
-  double age = 0;      // and the seconds since
-  double kernels = 1;  // launches; a part of one where a fused kernel is shared
+  double distance = 0;     // bytes that others touched since it touched its own; 0: none
+  double age = 0;          // and the seconds since
+  double exponentials = 0; // of attention in one kernel, which its products do not hide
+  double kernels = 1;      // launches; a part of one where a fused kernel is shared
 };
 
 // The seconds that the device needs to run it, Device::computeFactor times:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth),
 // and of memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth +
-// elements * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a
+// elements * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products, over slowestOf() of all devices: h elements of a
 // tile's edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m
 // and n). Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; those with
 // weights of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A

@@ -15,6 +15,8 @@ constexpr double nodeLatency = 20e-6, networkLatency = 20e-6, hostLatency = 10e-
 struct Preset {
   const char *kind;
   double memoryGib, fp32, tf32, half, memoryGbps; // TFLOP/s dense; GB/s
+  double bestProduct;                             // what the fastest bf16 product sustains, as a part of the peak
+  double exponentials;                            // 10^12/s
   double nodeGbps, networkGbps, cardGbps;         // bits, each way: a device's share, twice, and a network card's
   double hostGbps;                                // bits, each way
   int64_t hostSharedBy;                           // GPUs behind one switch's upstream port
@@ -26,14 +28,18 @@ struct Preset {
 // eight 200 Gb/s, DGX H100, H200 and B200 eight 400 Gb/s. Hosts: PCI Express 3.0, 4.0, 5.0 with 16 lanes (PCI-SIG: 8,
 // 16, 32 GT/s, 128b/130b); user guides of DGX-1 (512 GB, a switch for two GPUs), DGX A100 (1 TB and 2 TB, a switch for
 // two), DGX H100, H200 and B200 (2 TB, a port for each).
+// Best products, under the power limit: means of 100 large products after 50 others, the fastest of many shapes (Bekman,
+// Machine Learning Engineering, compute/accelerator, 2026-08: A100 SXM 271.2 of 312, H100 SXM 794.5 of 989 and H200 the
+// same, B200 1745 of 2250 TFLOP/s); none is given for V100, which counts as A100 does. Exponentials: 16 a clock and
+// multiprocessor (CUDA C++ programming guide, throughput of instructions); FlashAttention-3 gives 3.9 of H100.
 constexpr Preset presets[] = {
-    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50, 100, 126, 2, 512},
-    {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50, 100, 126, 2, 512},
-    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200, 200, 252, 2, 1024},
-    {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200, 200, 252, 2, 2048},
-    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400, 400, 504, 1, 2048},
-    {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400, 400, 504, 1, 2048},
-    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400, 400, 504, 1, 2048},
+    {"v100-16g", 16, 15.7, 0, 125, 900, 0.869, 1.96, 1200, 50, 100, 126, 2, 512},
+    {"v100-32g", 32, 15.7, 0, 125, 900, 0.869, 1.96, 1200, 50, 100, 126, 2, 512},
+    {"a100-40g", 40, 19.5, 156, 312, 1555, 0.869, 2.44, 2400, 200, 200, 252, 2, 1024},
+    {"a100-80g", 80, 19.5, 156, 312, 2039, 0.869, 2.44, 2400, 200, 200, 252, 2, 2048},
+    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 0.803, 3.9, 3600, 400, 400, 504, 1, 2048},
+    {"h200", 141, 67, 494.7, 989.4, 4800, 0.803, 3.9, 3600, 400, 400, 504, 1, 2048},
+    {"b200", 180, 75, 1100, 2250, 7700, 0.776, 4.65, 7200, 400, 400, 504, 1, 2048},
 };
 
 const Preset *find(const std::string &kind) {
@@ -50,12 +56,18 @@ struct Software {
 constexpr int never = 1000;
 
 // clang-format off
-// Fitted on the calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them): what products reach of their
-// peak and lose at an edge. Streaming kernels reach 85 to 90 % of an A100's bandwidth (STREAM). NCCL's kernels take some
-// multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. Megatron-LM's fused softmax kernels take
+// Fitted on the calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them): what products reach of the
+// best one (ofBestProduct) and lose at an edge. Streaming kernels reach 85 to 90 % of an A100's bandwidth (STREAM). NCCL's
+// kernels take multiprocessors, bandwidth and power: compute is 1.189 times slower beside them, the mean of GPTs and Llamas
+// on four A100 or H100 (arXiv 2507.03114). What can hide is 1 / 1.126 of compute (Galvatron). Devices of one kind differ: 8 % in the
+// mean of four clusters between the ends of the boxes' whiskers, which are 5.4 standard deviations (Sinha et al. 2022),
+// and 5 % between the ends of eight in a node (Bekman), which are 2.8. Megatron-LM's fused softmax kernels take
 // rows of up to 16,384 elements.
-const Device onGpu{.overlap = 1 / 1.126, .computeEfficiency = 0.8, .bandwidthEfficiency = 0.85, .halfRateDimension = 4,
-                   .softmaxMatrices = 1, .fusedRow = 16384, .tensorOverlap = 0};
+// Memory in reserve is 6.4 GiB of 80: the CUDA context, cuBLAS and cuDNN take 1 GiB, NCCL 1.6 GB with one communicator and
+// 6 GB with three or more (NVIDIA/nccl issue 864), or 0.5 to 0.7 GB each (issue 964).
+const Device onGpu{.memoryReserve = 0.08, .overlap = 1 / 1.126, .interference = 1 - 1 / 1.189, .speedSpread = 0.015,
+                   .predictionError = 0.2, .bandwidthEfficiency = 0.85, .halfRateDimension = 4, .softmaxMatrices = 1, .fusedRow = 16384, .tensorOverlap = 0};
+constexpr double ofBestProduct = 0.99;
 const Software profiles[] = {
     // The figures of our plans, none of them measured: steps are graphs, so the host hands nothing over; a kernel
     // stands for itself, and moves what it must, with rows of any length; cuDNN has attention in 16 bits from Ampere on;
@@ -79,7 +91,9 @@ const Software profiles[] = {
 };
 // A command of the CPU executor with its barrier takes about 4 us, without one, in traces of steps, 0.3. oneDNN reaches 90 %
 // of its rate at 512x2048x512. The same cores compute and copy: nothing hides.
-const Device onCpu{.launchSeconds = 4e-6, .soloLaunchSeconds = 0.3e-6, .dispatchSeconds = 0, .overlap = 0,
+// The system and other programs have 6 % of a machine's memory; chosen.
+const Device onCpu{.memoryReserve = 0.06, .launchSeconds = 4e-6, .soloLaunchSeconds = 0.3e-6, .dispatchSeconds = 0, .overlap = 0,
+                   .interference = 0, .speedSpread = 0, .exponentialSeconds = 0, .predictionError = 0,
                    .computeEfficiency = 0.9, .bandwidthEfficiency = 0.8, .halfRateDimension = 24, .softmaxMatrices = 1,
                    .fusedRow = 0, .tensorOverlap = 0, .kernelTraffic = 1, .updateTraffic = 1};
 // clang-format on
@@ -189,12 +203,20 @@ Cluster standardCluster(const std::string &kind, const std::string &software, in
 void fillIn(Cluster &cluster) {
   Device &device = cluster.device;
   const bool tellsSolo = device.soloLaunchSeconds >= 0;
+  const Preset *preset = find(device.kind);
+  if (!device.isCpu()) { // of kinds without a preset the oldest known figures
+    const Preset &known = preset ? *preset : *find("a100-80g");
+    if (device.computeEfficiency < 0) device.computeEfficiency = ofBestProduct * known.bestProduct;
+    if (device.exponentialSeconds < 0) device.exponentialSeconds = 1 / (known.exponentials * tera);
+    if (device.predictionError < 0 && device.kind.starts_with("a100")) device.predictionError = 0.14;
+  }
   for (const Device &standard : {device.isCpu() ? onCpu : profileOf(cluster.software)->figures, onGpu})
     for (double Device::*figure :
-         {&Device::launchSeconds, &Device::soloLaunchSeconds, &Device::dispatchSeconds, &Device::overlap,
-          &Device::gradientOverlap, &Device::computeEfficiency, &Device::bandwidthEfficiency,
-          &Device::halfRateDimension, &Device::softmaxMatrices, &Device::fusedRow, &Device::scoreTraffic,
-          &Device::tensorOverlap, &Device::kernelTraffic, &Device::updateTraffic})
+         {&Device::memoryReserve, &Device::launchSeconds, &Device::soloLaunchSeconds, &Device::dispatchSeconds,
+          &Device::overlap, &Device::gradientOverlap, &Device::interference, &Device::speedSpread,
+          &Device::exponentialSeconds, &Device::predictionError, &Device::computeEfficiency,
+          &Device::bandwidthEfficiency, &Device::halfRateDimension, &Device::softmaxMatrices, &Device::fusedRow,
+          &Device::scoreTraffic, &Device::tensorOverlap, &Device::kernelTraffic, &Device::updateTraffic})
       if (device.*figure < 0) device.*figure = standard.*figure;
   if (device.soloLaunchSeconds < 0) device.soloLaunchSeconds = device.launchSeconds;
   if (!tellsSolo) device.soloLaunchSeconds = std::min(device.soloLaunchSeconds, device.launchSeconds);
@@ -202,7 +224,6 @@ void fillIn(Cluster &cluster) {
   if (device.gradientOverlap < 0) device.gradientOverlap = device.overlap;
   if (cluster.networkSharedBy > 0) return;
   // Devices share a card of their server's where a device's part of the network is less than a card's.
-  const Preset *preset = find(device.kind);
   const double card = preset ? preset->cardGbps * gigabit : cluster.network.bandwidth;
   cluster.networkSharedBy =
       std::clamp<int64_t>(std::llround(card / cluster.network.bandwidth), 1, cluster.devicesPerNode);

@@ -37,9 +37,6 @@ inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // both, the gradients' norm and what clips it, the loss scale, what counts overflows; the learning rate, the step,
 // powers of the betas and what an optimizer makes of them (runtime/plan's host scalars, training/optimizers.cpp).
 inline constexpr double stepScalars = 16;
-// Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
-// Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
-inline constexpr double usableMemory = 0.94;
 
 // A softmax that is not fused copies scores to fp32, scales, masks, normalises and copies them back by a kernel each: 5
 // for 1, and 34 bytes a score for 4; dropout after it, 5 bytes, stays.
@@ -56,6 +53,12 @@ inline constexpr double hostPace = 0.04;
 inline constexpr double hostEfficiency = 0.8;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
+// NCCL gathers and scatters in rings: a step to the next rank in a node, 1.9 us, and to the next node, 4 us
+// (src/graph/tuning.cc, ring with LL128, which also has 0.92 of the bandwidth), in latencies of the link.
+inline constexpr double ringStepInNode = 1.9 / 20, ringStepBetweenNodes = 4.0 / 20;
+// Attention in one kernel: rows and columns of a tile, of which the causal ones on the diagonal are worked on whole; and
+// the arithmetic on a score in the backward pass, in exponentials: of FlashAttention-2 and 3, chosen.
+inline constexpr double attentionTile = 128, backwardExponentials = 2.5;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
 // vTrain's rows, whose nodes have four cards for eight devices: one cluster, and nothing else that was found says it.
 inline constexpr double acrossCards = 0.3;

@@ -284,7 +284,9 @@ Report reportOf(const Json &json) {
   report.estimatedMemoryBytes = predicted.at("estimated_memory_bytes_per_device");
   report.memoryIsPlanned = predicted.at("memory_is_planned");
   report.contentionSeconds = predicted.value("contention_s", 0.0);
+  report.predictionError = predicted.value("error", 0.0);
   report.deviceMemoryBytes = json.at("device_memory_bytes");
+  report.reservedMemoryBytes = json.value("reserved_memory_bytes", 0.0);
   const Json &search = json.at("search");
   report.searchSeconds = search.at("seconds");
   report.gap = search.at("gap");
@@ -372,6 +374,7 @@ std::string renderJson(const Report &report) {
       {"devices", report.devices},
       {"predicted",
        {{"step_time_s", predicted.stepSeconds},
+        {"error", report.predictionError},
         {"compute_s", predicted.computeSeconds},
         {"exposed_communication_s", predicted.exposedCommunicationSeconds},
         {"hidden_communication_s", predicted.hiddenCommunicationSeconds},
@@ -386,6 +389,7 @@ std::string renderJson(const Report &report) {
         {"host_s", predicted.hostSeconds},
         {"exposed_host_s", predicted.exposedHostSeconds}}},
       {"device_memory_bytes", report.deviceMemoryBytes},
+      {"reserved_memory_bytes", report.reservedMemoryBytes},
       {"search",
        {{"seconds", report.searchSeconds},
         {"gap", report.gap},

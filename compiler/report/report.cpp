@@ -101,7 +101,9 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.chunks = decision.chunks;
   report.devices = decision.mesh.numDevices();
   report.predicted = decision.predicted;
+  report.predictionError = cluster.device.predictionError;
   report.deviceMemoryBytes = cluster.device.memoryBytes;
+  report.reservedMemoryBytes = cluster.device.memoryBytes - cluster.device.usableBytes();
   report.estimatedMemoryBytes = decision.predicted.memory.total();
   report.searchSeconds = decision.searchSeconds;
   report.gap = decision.gap;

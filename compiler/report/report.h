@@ -113,7 +113,9 @@ struct Report {
   int64_t chunks = 1; // of the head and its loss
   planner::Predicted predicted;
   double contentionSeconds = 0;    // of exposed communication: links that other communication uses meanwhile
+  double predictionError = 0;      // relative, of nine of ten steps (Device::predictionError); 0: not told
   double deviceMemoryBytes = 0;    // what a device has
+  double reservedMemoryBytes = 0;  // of it, what no plan fills
   double pricePerHour = 0;         // of all devices, in the cluster file's money; 0: not told
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's

@@ -108,7 +108,7 @@ SingleChange price(const PricingSource &source, const std::string &what, planner
   }
   row.stepSeconds = predicted.stepSeconds;
   row.memoryBytes = predicted.memory.total();
-  if (row.memoryBytes > planner::usableMemory(source.cluster)) row.whyNot = "does not fit";
+  if (row.memoryBytes > source.cluster.device.usableBytes()) row.whyNot = "does not fit";
   return row;
 }
 

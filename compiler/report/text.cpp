@@ -64,6 +64,10 @@ private:
     line("step time",
          fmt::format("{} predicted: {}{}", formatSeconds(predicted.stepSeconds), parts,
                      hidden > 0 ? fmt::format("; {} of communication hidden", formatSeconds(hidden)) : ""));
+    if (report.predictionError > 0)
+      line("", fmt::format("nine of ten such predictions are within {:.0f} %: {} to {}", 100 * report.predictionError,
+                           formatSeconds(predicted.stepSeconds / (1 + report.predictionError)),
+                           formatSeconds(predicted.stepSeconds * (1 + report.predictionError))));
     if (const std::string simulated = simulatedText(report); !simulated.empty()) line("", simulated);
     line("", speedText(report));
     line("search", fmt::format("{} choice{} priced in {:.2f} s; {} (optimality gap {:.2f} % of {})", report.candidates,
@@ -101,11 +105,11 @@ private:
 
   void addMemory() {
     const planner::MemoryBreakdown &memory = report.predicted.memory;
-    title(fmt::format("memory: {} a device {}, of {}", formatBytes(memory.total()),
+    title(fmt::format("memory: {} a device {}, of {}; {} of these stay in reserve", formatBytes(memory.total()),
                       report.memoryIsPlanned
                           ? fmt::format("planned (the search estimated {})", formatBytes(report.estimatedMemoryBytes))
                           : "estimated",
-                      formatBytes(report.deviceMemoryBytes)));
+                      formatBytes(report.deviceMemoryBytes), formatBytes(report.reservedMemoryBytes)));
     std::vector<Row> rows;
     for (auto [what, bytes] : {std::pair{"parameters", memory.parameters},
                                {"gradients", memory.gradients},

@@ -44,7 +44,9 @@ std::string whyText(const Report &report, const planner::Alternative &row) {
   if (times >= 2) return text + fmt::format(", {:.2g} times as long", times) + lossText(report, row);
   if (times < 0.9995) return text + ", " + row.whyNot;
   if (times < 1.0005) return text + ", as fast; the choice is not slower";
-  return text + fmt::format(", {:.1f} % slower", 100 * (times - 1)) + lossText(report, row);
+  const bool isEqual = times <= 1 + report.predictionError;
+  return text + fmt::format(", {}{:.1f} % slower", isEqual ? "equal within the error: " : "", 100 * (times - 1)) +
+         lossText(report, row);
 }
 
 } // namespace

@@ -349,9 +349,13 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
 
   const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
   if (gradientWays <= 1) return price;
+  // Compute that hides a collective takes longer for it.
+  const Device &device = model.cluster->device;
+  const double slows = (zero >= 2 ? device.overlap : device.gradientOverlap) > 0 ? device.interference : 0;
   auto hide = [&](const Timed &timed) {
-    price.hideable += timed.seconds;
-    price.hideableLinks.add(timed.links);
+    price.exposed += slows * timed.seconds;
+    price.hideable += (1 - slows) * timed.seconds;
+    price.hideableLinks.add(timed.links, 1 - slows);
   };
   if (zero == 0 || ways == 1) {
     hide(ledger.bucketed(Collective::AllReduce, setting.batchSet() | partSet, gradient, count,

@@ -260,6 +260,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.work = node.kind.work;
     work.elements = node.flops * part;
   }
+  if (fusedCore && node.kind.work == ElementWork::Function) work.exponentials = node.flops * part;
   const std::string precision = precisionOf(problem, node);
   candidate.forward = operationSeconds(cluster, precision, work);
   double kept = keptSeconds(cluster, work, model.keptSecondsPerByte);
@@ -275,6 +276,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     // It makes what is inside of it again, and as much for the gradients.
     // Pooling finds its windows' elements again to give them their gradients.
     if (fused.isFused) work.bytes *= 2;
+    work.exponentials *= constants::backwardExponentials;
     if (fused.isFused || work.work == ElementWork::Window) work.elements *= 2;
     // The launches on GPUs are known of other software, by its passes.
     if (cluster.device.isCpu()) work.kernels += fused.columnSums;

@@ -276,8 +276,8 @@ std::string renderHtml(const Report &report, const Measured *measured) {
   page.section("alternatives", "Alternatives", alternativesSection(report));
   if (measured) page.section("measured", "Measured beside predicted", measuredSection(*measured));
   page.section("memory",
-               fmt::format("Memory: {} of {} a device ({})", formatBytes(memory.total()),
-                           formatBytes(report.deviceMemoryBytes),
+               fmt::format("Memory: {} of {} a device, {} in reserve ({})", formatBytes(memory.total()),
+                           formatBytes(report.deviceMemoryBytes), formatBytes(report.reservedMemoryBytes),
                            report.memoryIsPlanned ? "planned; estimated " + formatBytes(report.estimatedMemoryBytes)
                                                   : "estimated"),
                memorySection(report, ""));

@@ -11,6 +11,7 @@ the part of the page between the lines `<!-- measured -->` and `<!-- end -->`.
 import argparse
 import collections
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -24,6 +25,7 @@ import pricer  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FAR_OFF = 0.20
+ROWS_OF_INTERVAL = 100  # with fewer, a tenth of them is a matter of chance
 TARGETS = {"vtrain single-node": 0.08, "vtrain multi-node": 0.10, "published": 0.08, "all-reduce": 0.10}
 MOST_REGRET, LEAST_RANK, MOST_MEMORY, MOST_BUBBLE = 0.05, 0.85, 0.10, 0.002
 
@@ -70,6 +72,18 @@ def summary(rows):
     for source, of in grouped(rows, lambda row: row.source):
         others = [row for row in of if not row.is_calibration]
         lines.append(f"| {source} | {len(of)} | {len(of) - len(others)} | {mape(others):.1%} | {TARGETS[source]:.0%} |")
+    return lines
+
+
+def intervals(rows, missed):
+    """What nine of ten held-out rows of a kind of GPU are within, and what clusters of that kind say."""
+    lines = ["| GPU | held-out rows | half are within | nine of ten are within | `prediction_error` |", "|---|---|---|---|---|"]
+    for kind, of in grouped([row for row in rows if not row.is_calibration], lambda row: row.request["cluster"][0]):
+        errors = sorted(abs(row.seconds / row.predicted["seconds"] - 1) for row in of)
+        within, stated = errors[math.ceil(0.9 * len(errors)) - 1], of[0].predicted["prediction_error"]
+        lines.append(f"| {kind} | {len(of)} | {statistics.median(errors):.1%} | {within:.1%} | {stated:.0%} |")
+        if len(errors) >= ROWS_OF_INTERVAL and within > stated:
+            missed.append(f"the interval of {kind}")
     return lines
 
 
@@ -173,7 +187,8 @@ def main():
     bubbles = bubble_table(folder, args.build.resolve() / "bin/cleave", missed)
     far = [row for row in rows if abs(row.error) > FAR_OFF]
     vtrain = [row for row in rows if row.source.startswith("vtrain")]
-    parts = [("Mean absolute error", summary(rows + links)), ("By model", per_model(vtrain, missed)),
+    parts = [("Mean absolute error", summary(rows + links)), ("Interval", intervals(rows, missed)),
+             ("By model", per_model(vtrain, missed)),
              ("Choosing by prediction", regrets(vtrain, missed)),
              ("Published runs", ROW_HEAD + [row_line(row) for row in rows if row.source == "published"]),
              (f"Rows more than {FAR_OFF:.0%} off", ROW_HEAD + [row_line(row) for row in far]),

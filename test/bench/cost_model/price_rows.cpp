@@ -102,6 +102,7 @@ Result<json> price(const json &row) {
                  {"compute", predicted.computeSeconds},
                  {"exposed", predicted.exposedCommunicationSeconds},
                  {"bubble", predicted.bubbleSeconds},
+                 {"prediction_error", cluster->device.predictionError},
                  {"fits", predicted.memory.total() <= cluster->device.memoryBytes},
                  {"memory", memoryOf(predicted.memory)},
                  {"stages", json::array()}};

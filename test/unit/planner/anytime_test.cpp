@@ -70,7 +70,7 @@ TEST_P(Anytime, WhatFitsIsFoundWhereLittleDoes) {
   ASSERT_TRUE(roomy.best);
   double least = infinity;
   for (const Solution &solution : roomy.byMesh) least = std::min(least, solution.bytes());
-  cluster.device.memoryBytes *= 0.8 * least / usableMemory(cluster);
+  cluster.device.memoryBytes *= 0.8 * least / cluster.device.usableBytes();
   const Outcome all = search(0);
   const Outcome first = search(atOnce);
   ASSERT_TRUE(all.best && first.best);

@@ -175,7 +175,7 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
           ASSERT_TRUE(model);
           bool small = enumerateAll(*model, 60000, [&](const std::vector<int> &choice) {
             Evaluation evaluation = evaluate(*model, choice);
-            if (evaluation.isPossible && evaluation.predicted.memory.total() <= usableMemory(cluster))
+            if (evaluation.isPossible && evaluation.predicted.memory.total() <= cluster.device.usableBytes())
               best = std::min(best, evaluation.predicted.stepSeconds);
           });
           ASSERT_TRUE(small);

@@ -322,7 +322,7 @@ TEST(RingPrice, IsThatOfOneProductForEachDevicesKeys) {
   const double rows = double(positions / ring), keys = rows, wide = double(hidden / heads),
                half = device.halfRateDimension;
   const double rate = device.flopsAt(problem.precision) * device.computeEfficiency * device.batchedEfficiency /
-                      ((1 + half / rows) * (1 + half / keys) * (1 + half / wide));
+                      slowestOf(*cluster) / ((1 + half / rows) * (1 + half / keys) * (1 + half / wide));
   const double flops = 2.0 * rows * double(positions) * double(hidden);
   const double product = flops / rate + double(ring) * device.launchSeconds;
   EXPECT_NEAR(of(attention.score).forward, product, 1e-9 * product);

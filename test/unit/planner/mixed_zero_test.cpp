@@ -110,7 +110,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
       const MixedPlans all = enumerateMixes(problem, *cluster, constraints, limit);
       if (all.uniform == infinity) continue; // stages are mixed where one for all fits
       Cluster small = *cluster;
-      small.device.memoryBytes *= limit / usableMemory(*cluster);
+      small.device.memoryBytes *= limit / cluster->device.usableBytes();
       ProblemFacts facts = gatherFacts(problem, cluster->device, constraints);
       Outcome outcome = searchSettings(problem, facts, small, constraints, {.alternatives = false});
       ASSERT_TRUE(outcome.best) << seed;
@@ -212,7 +212,7 @@ TEST(MixedZero, InStagesOfPipelines) {
       const Limit &limit = limits[i];
       if (limit.uniform == infinity) continue;
       Cluster small = *cluster;
-      small.device.memoryBytes *= limit.bytes * (1 + 1e-9) / usableMemory(*cluster);
+      small.device.memoryBytes *= limit.bytes * (1 + 1e-9) / cluster->device.usableBytes();
       const Outcome outcome = searchSettings(problem, facts, small, constraints, {.alternatives = false});
       ASSERT_TRUE(outcome.best) << seed;
       const double seconds = outcome.best->seconds();

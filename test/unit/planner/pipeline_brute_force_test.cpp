@@ -272,7 +272,7 @@ TEST(PipelineBruteForce, RecomputationOfEachBlockWithinTheMemory) {
     if (all.atFastest < all.leanest * 1.05) continue; // recomputation brings nothing
     double limit = (all.leanest + all.atFastest) / 2;
     double best = enumerate(problem, *cluster, constraints, limit).seconds;
-    cluster->device.memoryBytes *= limit / usableMemory(*cluster);
+    cluster->device.memoryBytes *= limit / cluster->device.usableBytes();
     Outcome outcome = searched(problem, *cluster, constraints);
     expectHonest(outcome, best, 1.05, "seed " + std::to_string(seed));
     if (outcome.best) EXPECT_LE(outcome.best->bytes(), limit * (1 + 1e-9)) << seed;

@@ -20,7 +20,7 @@ TEST(TwiceMemory, SharedCellsGiveTheSameSearch) {
       // So little that what is fastest does not fit.
       const Outcome roomy = searchSettings(problem, facts, cluster, constraints, options);
       ASSERT_TRUE(roomy.best);
-      cluster.device.memoryBytes *= 0.6 * roomy.best->bytes() / usableMemory(cluster);
+      cluster.device.memoryBytes *= 0.6 * roomy.best->bytes() / cluster.device.usableBytes();
       Cells cells(problem, facts, cluster, constraints);
       const Outcome before = searchSettings(problem, facts, cluster, constraints, options, cells);
       ASSERT_TRUE(before.best) << name << " " << mesh;

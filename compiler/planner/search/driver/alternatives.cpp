@@ -12,6 +12,7 @@ constexpr double tie = 0.0005;
 
 Alternative describe(const std::string &name, const Solution &solution, const Cluster &cluster, double bestSeconds) {
   const Setting &setting = solution.model->setting;
+  const double error = cluster.device.predictionError; // what differs by less is equal, for all that the model knows
   Alternative row;
   row.name = name;
   row.schedule = setting.schedule;
@@ -29,7 +30,8 @@ Alternative describe(const std::string &name, const Solution &solution, const Cl
   if (!row.fits)
     row.whyNot = whatIsShort(solution.evaluation.predicted.memory, cluster);
   else if (row.stepSeconds > bestSeconds * (1 + tie))
-    row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
+    row.whyNot = fmt::format("{}{:.1f} % slower", row.stepSeconds > bestSeconds * (1 + error) ? "" : "equal: ",
+                             (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * (1 - tie))
     row.whyNot = fmt::format("{:.1f} % faster, but excluded by the flags", (1 - row.stepSeconds / bestSeconds) * 100);
   else if (row.stepSeconds > bestSeconds)

@@ -91,7 +91,7 @@ Status noPlan(const SearchCase &asked, const Outcome &outcome, double leastBytes
           fmt::format("no plan that fits was found in {:.3g} s of search; the leanest so far ({}) needs {} on a "
                       "device, of which {} can be used: give --search-seconds more time, or leave it out",
                       asked.time.elapsed(), splitText(*outcome.leastMemory), bytesText(outcome.leastMemory->bytes()),
-                      bytesText(usableMemory(asked.cluster)))};
+                      bytesText(asked.cluster.device.usableBytes()))};
 }
 
 // Flags of what the split does not have; presets fix them for meshes of all sizes.

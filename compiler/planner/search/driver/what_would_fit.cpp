@@ -106,7 +106,7 @@ public:
       : asked(asked), least(*outcome.leastMemory), leastBytes(leastBytes),
         freeings(freeingsOf(asked.constraints, asked.cluster)) {}
 
-  bool isHostShort() const { return least.bytes() <= usableMemory(asked.cluster); }
+  bool isHostShort() const { return least.bytes() <= asked.cluster.device.usableBytes(); }
 
   // "; no single change helps", or a line for each that does.
   std::string text() {
@@ -147,7 +147,7 @@ private:
 
   // A search takes seconds: of machines a few times too small none is made. Nothing needs less than its part of what
   // the leanest split needs; twice as much is left to what was not found.
-  bool isFarTooSmall(double parts, const Cluster &on) const { return leastBytes / parts > 2 * usableMemory(on); }
+  bool isFarTooSmall(double parts, const Cluster &on) const { return leastBytes / parts > 2 * on.device.usableBytes(); }
 
   void attemptFreeings() {
     for (const Freeing &one : freeings) {
@@ -211,7 +211,7 @@ private:
 
   // As much as the leanest split needs, with the hosts' memory or, where there is too little of it, without.
   void attemptMemory() {
-    const double has = asked.cluster.device.memoryBytes, usable = usableMemory(asked.cluster);
+    const double has = asked.cluster.device.memoryBytes, usable = asked.cluster.device.usableBytes();
     std::vector<double> sizes;
     for (double bytes : {leastBytes, least.bytes()})
       if (bytes > usable) sizes.push_back(roundedUp(bytes / (usable / has)));
@@ -295,7 +295,7 @@ Status whatWouldFit(const SearchCase &asked, const Outcome &outcome, double leas
                   "optimizer {}, activations {}, workspace {}), of {} it can use {}{}",
                   splitText(least), bytesText(least.bytes()), bytesText(memory.parameters), bytesText(memory.gradients),
                   bytesText(memory.optimizer), bytesText(memory.activations), bytesText(memory.workspace),
-                  bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)),
+                  bytesText(cluster.device.memoryBytes), bytesText(cluster.device.usableBytes()),
                   changes.isHostShort() ? "; it " + whatIsShort(least.evaluation.predicted.memory, cluster) : "");
   return {ErrorKind::NoFit, message + changes.text()};
 }

@@ -27,12 +27,10 @@ size_t countMeshes(const std::vector<Setting> &settings) {
 
 } // namespace
 
-double usableMemory(const Cluster &cluster) { return cluster.device.memoryBytes * constants::usableMemory; }
-
 SearchSpace::SearchSpace(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                          const Constraints &constraints, const SearchOptions &options)
     : problem(problem), facts(facts), cluster(cluster), constraints(constraints), options(options),
-      memoryLimit(usableMemory(cluster)) {}
+      memoryLimit(cluster.device.usableBytes()) {}
 
 Status SearchSpace::gather() {
   if (constraints.microbatches && problem.batch % *constraints.microbatches != 0)

@@ -73,7 +73,4 @@ struct PricedSplit {
   StageProblem stages;
 };
 
-// Bytes of a device that a plan may fill.
-double usableMemory(const Cluster &cluster);
-
 } // namespace cleave::planner
