@@ -64,8 +64,12 @@ double CommandPrices::computeSeconds(const plan::Command &command, const Command
     return planner::operationSeconds(
         cluster, precisionOf(isGrouped ? command.grouped_contract().lhs() : command.contract().lhs()), local);
   }
-  if (command.has_attention())
-    return planner::operationSeconds(cluster, precisionOf(command.attention().query()), local);
+  if (command.has_attention()) {
+    // What stands around the products in kernels of their own, such as the gradient's sums, is about its operands once.
+    local.exponentials = work.exponentials;
+    return work.bytes * device.secondsPerByte(work.bytes) +
+           planner::operationSeconds(cluster, precisionOf(command.attention().query()), local);
+  }
   if (command.has_convolution()) {
     const plan::Convolution &c = command.convolution();
     if (device.convolutions.block > 0) {

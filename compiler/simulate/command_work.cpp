@@ -1,4 +1,5 @@
 #include "compiler/simulate/command_work.h"
+#include "compiler/cluster/device_presets.h"
 #include "plan/graph.pb.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/image_shape.h"
@@ -89,6 +90,15 @@ planner::Product productOf(const plan::Attention &a) {
 
 double flopsOf(const planner::Product &product) { return 2 * product.m * product.n * product.k * product.batch; }
 
+// Two products forward, five backward, where the scores are made again; of a causal one the tiles up to the diagonal.
+void addAttention(const plan::Attention &attention, CommandWork &work) {
+  const bool isBackward = attention.pass() == plan::Attention::BACKWARD;
+  const planner::Product p = work.product = productOf(attention);
+  const double part = attention.causal() ? std::min(1.0, 0.5 + 0.5 * planner::constants::attentionTile / p.n) : 1;
+  work.flops = (isBackward ? 5 : 2) * part * flopsOf(p);
+  work.exponentials = (isBackward ? planner::constants::backwardExponentials : 1) * part * p.m * p.n * p.batch;
+}
+
 } // namespace
 
 double bytesOf(const plan::Buffer &buffer) { return double(std::max<int64_t>(0, runtime::byteSize(buffer))); }
@@ -124,10 +134,7 @@ CommandWork PlanWork::of(const plan::Command &command) const {
   if (command.has_contract()) multiply(productOf(command.contract()), 1);
   if (command.has_grouped_contract()) multiply(productOf(command.grouped_contract()), 1);
   if (command.has_convolution()) multiply(productOf(command.convolution()), 1);
-  // Two products forward, five backward, where the scores are made again; of a causal one half.
-  if (command.has_attention())
-    multiply(productOf(command.attention()), (command.attention().pass() == plan::Attention::BACKWARD ? 5 : 2) *
-                                                 (command.attention().causal() ? 0.5 : 1));
+  if (command.has_attention()) addAttention(command.attention(), work);
   if (command.has_pool())
     work.elements[size_t(planner::ElementWork::Window)] =
         elementsOf(command.pool().output().shape()) * elementsOf(command.pool().kernel());

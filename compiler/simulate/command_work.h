@@ -17,6 +17,7 @@ struct CommandWork {
   double bytes = 0;                                     // read and written; 0 of collectives and transfers
   double launches = 1;                                  // kernels and library calls
   std::array<double, planner::elementWorks> elements{}; // FLOP of what is memory bound, by kind of work
+  double exponentials = 0;                              // of attention, in the backward pass as many as it takes
   planner::Product product;                             // where there are `flops`
 };
 

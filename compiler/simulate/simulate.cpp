@@ -104,6 +104,7 @@ public:
   };
   std::vector<Ends> ends;
   Intervals compute, communication, hostCopies;
+  Intervals collectives;              // of the communication
   std::map<std::string, int64_t> met; // collectives done, by group
 
   // Where all devices are threads of a process, one thread issues the commands of a device's lanes in turn: it is busy
@@ -120,7 +121,8 @@ bool receives(const plan::Command &command) {
 class Simulation {
 public:
   Simulation(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh, bool keeps)
-      : cluster(cluster), mesh(mesh), prices(plan, cluster, mesh), keeps(keeps) {
+      : cluster(cluster), mesh(mesh), prices(plan, cluster, mesh), interference(cluster.device.interference),
+        keeps(keeps) {
     const bool sharesThread = cluster.device.isCpu() && cluster.nodes == 1;
     for (int p = 0; p < plan.programs_size(); ++p)
       ranks.emplace_back(plan, plan.programs(p), deviceOf(plan, p), prices, sharesThread);
@@ -143,14 +145,17 @@ public:
     SimulatedStep step;
     double busiest = -1;
     for (const Rank &rank : ranks) {
-      for (const auto &[number, lane] : rank.lanes) step.seconds = std::max(step.seconds, lane.time);
+      const double beside =
+          covered(rank.compute) + covered(rank.collectives) - covered(both(rank.compute, rank.collectives));
+      for (const auto &[number, lane] : rank.lanes)
+        step.seconds = std::max(step.seconds, lane.time + interference * beside);
       for (const plan::Action &action : rank.chain.routine->actions()) addCommands(rank, action.fragment());
-      const Intervals beside = both(rank.communication, rank.hostCopies);
-      const double busy = covered(both(rank.compute, beside));
+      const Intervals others = both(rank.communication, rank.hostCopies);
+      const double busy = covered(both(rank.compute, others));
       if (busy <= busiest) continue;
       busiest = busy;
       step.fullest = {rank.device, covered(rank.compute), covered(rank.communication), covered(rank.hostCopies)};
-      step.fullest.overlapped = step.fullest.compute + covered(beside) - busy;
+      step.fullest.overlapped = step.fullest.compute + covered(others) - busy;
     }
     for (auto &[kind, total] : totals) {
       for (double *sum : {&total.count, &total.launches, &total.flops, &total.bytes, &total.seconds})
@@ -306,6 +311,7 @@ private:
       if (command.has_transfer()) messagesOf(rank, command.transfer()).push_back(end);
       if (rank.sharesThread && !command.has_transfer()) rank.thread = end;
       const bool isMessage = command.has_transfer() || command.has_collective();
+      if (command.has_collective()) rank.collectives.emplace_back(begin, end);
       (isMessage ? rank.communication : isWithHost(command) ? rank.hostCopies : rank.compute).emplace_back(begin, end);
     }
     if (keeps) commands.push_back({rank.device, number, &command, &action, &fragment, begin, end});
@@ -337,6 +343,7 @@ private:
   const planner::Cluster &cluster;
   const dist::Mesh &mesh;
   const CommandPrices prices;
+  const double interference; // of collectives with compute beside them, a second
   const bool keeps;
   std::deque<Rank> ranks;
   std::map<std::tuple<int, int, int>, std::deque<double>> messages; // sender, receiver, channel: arrivals

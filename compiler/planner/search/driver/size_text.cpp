@@ -18,7 +18,7 @@ std::string bytesText(double bytes) {
 }
 
 std::string whatIsShort(const MemoryBreakdown &memory, const Cluster &cluster) {
-  const double limit = usableMemory(cluster), room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
+  const double limit = cluster.device.usableBytes(), room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
   if (memory.total() > limit)
     return fmt::format("needs {} on a device, {} can be used", bytesText(memory.total()), bytesText(limit));
   if (room > 0 && memory.host > room)
