@@ -77,7 +77,7 @@ constexpr Field<Cluster> fields[] = {
   {"device.speed_spread", "", 1, 0, 1, Never, "0.015; cpu 0",
    "relative standard deviation of the speed of devices of one kind; a step goes at the pace of the slowest of all", device<&D::speedSpread>},
   {"device.exponential_ps", "ps", 1e-12, 0, unbounded, Never, "the preset's; cpu 0", "GPU: an exponential of attention that is one kernel", device<&D::exponentialSeconds>},
-  {"device.prediction_error", "", 1, 0, 1, Never, "0.14 of A100, 0.2 of other GPUs; cpu 0: not told",
+  {"device.prediction_error", "", 1, 0, 1, Never, "0.14 of Megatron-LM on A100, else 0.2; cpu 0: not told",
    "nine of ten measured steps differ by no more from the predicted one; alternatives within it count as equal", device<&D::predictionError>},
   {"device.compute_efficiency", "", 1, tiny, 1, Never, "by kind: A100 0.86, H100 and H200 0.79, B200 0.77; cpu 0.9", "part of `tflops` that large matrix products reach", device<&D::computeEfficiency>},
   {"device.bandwidth_efficiency", "", 1, tiny, 1, Never, "0.85; cpu 0.8", "part of `memory_gbps` that streaming kernels reach", device<&D::bandwidthEfficiency>},

@@ -208,7 +208,8 @@ void fillIn(Cluster &cluster) {
     const Preset &known = preset ? *preset : *find("a100-80g");
     if (device.computeEfficiency < 0) device.computeEfficiency = ofBestProduct * known.bestProduct;
     if (device.exponentialSeconds < 0) device.exponentialSeconds = 1 / (known.exponentials * tera);
-    if (device.predictionError < 0 && device.kind.starts_with("a100")) device.predictionError = 0.14;
+    const bool isMeasured = device.kind.starts_with("a100") && cluster.software.starts_with("megatron");
+    if (device.predictionError < 0 && isMeasured) device.predictionError = 0.14;
   }
   for (const Device &standard : {device.isCpu() ? onCpu : profileOf(cluster.software)->figures, onGpu})
     for (double Device::*figure :
