@@ -31,7 +31,7 @@ struct Preset {
 // Best products, under the power limit: means of 100 large products after 50 others, the fastest of many shapes (Bekman,
 // Machine Learning Engineering, compute/accelerator, 2026-08: A100 SXM 271.2 of 312, H100 SXM 794.5 of 989 and H200 the
 // same, B200 1745 of 2250 TFLOP/s); none is given for V100, which counts as A100 does. Exponentials: 16 a clock and
-// multiprocessor (CUDA C++ programming guide, throughput of instructions); FlashAttention-3 gives 3.9 of H100.
+// multiprocessor; FlashAttention-3 gives 3.9 of H100, the others follow from their clocks.
 constexpr Preset presets[] = {
     {"v100-16g", 16, 15.7, 0, 125, 900, 0.869, 1.96, 1200, 50, 100, 126, 2, 512},
     {"v100-32g", 32, 15.7, 0, 125, 900, 0.869, 1.96, 1200, 50, 100, 126, 2, 512},
@@ -59,11 +59,11 @@ constexpr int never = 1000;
 // Fitted on the calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them): what products reach of the
 // best one (ofBestProduct) and lose at an edge. Streaming kernels reach 85 to 90 % of an A100's bandwidth (STREAM). NCCL's
 // kernels take multiprocessors, bandwidth and power: compute is 1.189 times slower beside them, the mean of GPTs and Llamas
-// on four A100 or H100 (arXiv 2507.03114). What can hide is 1 / 1.126 of compute (Galvatron). Devices of one kind differ: 8 % in the
-// mean of four clusters between the ends of the boxes' whiskers, which are 5.4 standard deviations (Sinha et al. 2022),
+// on four A100, H100, MI250 or MI210 (arXiv 2507.03114). What can hide is 1 / 1.126 of compute (Galvatron). Devices of one kind differ: 8 % in the
+// mean of five centers (Sinha et al. 2022), taken as the range of a box plot's whiskers, 5.4 standard deviations,
 // and 5 % between the ends of eight in a node (Bekman), which are 2.8. Megatron-LM's fused softmax kernels take
 // rows of up to 16,384 elements.
-// Memory in reserve is 6.4 GiB of 80: the CUDA context, cuBLAS and cuDNN take 1 GiB, NCCL 1.6 GB with one communicator and
+// Memory in reserve is 6.4 GiB of 80: the CUDA context, cuBLAS and cuDNN take 1 GiB (estimate), NCCL 1.6 GB with one communicator and
 // 6 GB with three or more (NVIDIA/nccl issue 864), or 0.5 to 0.7 GB each (issue 964).
 const Device onGpu{.memoryReserve = 0.08, .overlap = 1 / 1.126, .interference = 1 - 1 / 1.189, .speedSpread = 0.015,
                    .predictionError = 0.2, .bandwidthEfficiency = 0.85, .halfRateDimension = 4, .softmaxMatrices = 1, .fusedRow = 16384, .tensorOverlap = 0};

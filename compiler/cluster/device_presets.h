@@ -57,7 +57,7 @@ inline constexpr double networkEfficiency = 0.92;
 // (src/graph/tuning.cc, ring with LL128, which also has 0.92 of the bandwidth), in latencies of the link.
 inline constexpr double ringStepInNode = 1.9 / 20, ringStepBetweenNodes = 4.0 / 20;
 // Attention in one kernel: rows and columns of a tile, of which the causal ones on the diagonal are worked on whole; and
-// the arithmetic on a score in the backward pass, in exponentials: of FlashAttention-2 and 3, chosen.
+// the arithmetic on a score in the backward pass, in exponentials: chosen with a trace of GPT-2 on an H200 known.
 inline constexpr double attentionTile = 128, backwardExponentials = 2.5;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
 // vTrain's rows, whose nodes have four cards for eight devices: one cluster, and nothing else that was found says it.
