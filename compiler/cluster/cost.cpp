@@ -301,7 +301,8 @@ double edgeFactor(const Product &product, double lost) {
 }
 
 // By the figures of the device, without its computeFactor.
-static double figuredSeconds(const Device &device, const std::string &precision, const LocalWork &work) {
+static double figuredSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
+  const Device &device = cluster.device;
   double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance), work.age);
   const double exponentials = work.exponentials * device.exponentialSeconds;
   if (work.memoryBound) {
@@ -333,7 +334,7 @@ static double figuredSeconds(const Device &device, const std::string &precision,
 }
 
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
-  return cluster.device.computeFactor * figuredSeconds(cluster.device, precision, work);
+  return cluster.device.computeFactor * figuredSeconds(cluster, precision, work);
 }
 
 double keptSeconds(const Cluster &cluster, const LocalWork &work, double far) {

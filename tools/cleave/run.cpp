@@ -235,7 +235,7 @@ int runPlan(RunOptions &options) {
         std::tuple{"--keep-best", options.train.keep.best, options.train.snapshots.empty()}})
     if (given && isMissing)
       return fail(Status(ErrorKind::Usage, fmt::format("{} wants {}--snapshot DIR, the folder to resume from", flag,
-                                                        flag == std::string("--recipe") ? "--resume and " : "")));
+                                                       flag == std::string("--recipe") ? "--resume and " : "")));
   Result<runtime::Launch> launch = runtime::readLaunch();
   if (options.maxRestarts > 0 && launch && launch->kind == runtime::Launch::Kind::Mpi)
     return fail(Status(ErrorKind::Usage,
@@ -271,9 +271,10 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")
       ->check(positiveNumber)
       ->capture_default_str();
-  command->add_flag("--keep-best", train.keep.best,
-                    "write a snapshot after each evaluation that is better than all before (the recipe's eval.monitor), and keep "
-                    "it: DIR/best");
+  command->add_flag(
+      "--keep-best", train.keep.best,
+      "write a snapshot after each evaluation that is better than all before (the recipe's eval.monitor), and keep "
+      "it: DIR/best");
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
   auto *recipe = command->add_option("--recipe", options->recipe,
                                      "with --resume: go on with this recipe, such as other layers that train; the plan "
