@@ -48,7 +48,8 @@ void addTrainingPasses(OpPassManager &passes, const recipe::Recipe &recipe, cons
   const bool isEight = recipe.precision == recipe::Precision::Fp8;
   passes.addPass(training::createAttachLoss(
       {recipe, options.microbatches, {options.lossOfBatch.begin(), options.lossOfBatch.end()}, options.emptyPlaces}));
-  if (options.padding.multiple > 1) passes.addPass(padding::createPadDimensions(options.padding));
+  if (options.padding.multiple > 1 || options.padding.multipleOfInputs > 1)
+    passes.addPass(padding::createPadDimensions(options.padding));
   passes.addPass(training::createNameOperations());
   if (options.sequenceBlocks > 1) {
     passes.addPass(attention::createRecognizeAttention({options.sequenceBlocks}));

@@ -216,8 +216,8 @@ bool goesElementByElement(const recipe::Optimizer &optimizer) {
 // they grow by little, so that a split that needs none of it loses little either.
 padding::PadDimensionsOptions paddingFor(const planner::Constraints &asked, const planner::Cluster &cluster) {
   const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
-  const int64_t axes = asked.tp.value_or(1) * halves * asked.ep.value_or(1);
-  if (axes > 1) return {.multiple = axes, .most = 0.99};
+  const int64_t axes = asked.tp.value_or(1) * asked.ep.value_or(1);
+  if (axes * halves > 1) return {.multiple = axes, .multipleOfInputs = halves, .most = 0.99};
   return {.multiple = asked.tp && asked.ep ? 1 : cluster.devicesPerNode, .most = 0.03};
 }
 
@@ -229,7 +229,10 @@ bool mayBePadded(const recipe::Recipe &recipe) {
 
 bool hasSizeToPad(const planner::Problem &problem, const padding::PadDimensionsOptions &padding) {
   return llvm::any_of(problem.tensors, [&](const planner::Tensor &tensor) {
-    return llvm::any_of(tensor.dims, [&](int64_t size) { return padding::paddedSize(size, padding) != size; });
+    return llvm::any_of(tensor.dims, [&](int64_t size) {
+      return padding::paddedSize(size, padding.multiple, padding.most) != size ||
+             padding::paddedSize(size, padding.multipleOfInputs, padding.most) != size;
+    });
   });
 }
 
@@ -267,7 +270,7 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
   Result<PlannedStep> asIs = chooseBatch(request, forCode);
   CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
   const padding::PadDimensionsOptions padding = paddingFor(constraints, request.cluster);
-  if (padding.multiple < 2 || !mayBePadded(request.recipe)) return asIs;
+  if ((padding.multiple < 2 && padding.multipleOfInputs < 2) || !mayBePadded(request.recipe)) return asIs;
   if (asIs ? !hasSizeToPad(asIs->problem, padding) : asIs.status().message().find("divide") == std::string::npos)
     return asIs;
   CompileRequest larger = request;
@@ -289,7 +292,7 @@ Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
     CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
     return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
   };
-  if (planned.request->padding.multiple < 2) return of(*planned.pipeline);
+  if (!onnx::paddingAttr.isOn(planned.pipeline->step())) return of(*planned.pipeline);
   CompileRequest plain = *planned.request;
   plain.padding = {};
   plain.irFolder.clear();

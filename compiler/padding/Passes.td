@@ -21,12 +21,13 @@ def PadDimensions : Pass<"pad-dimensions", "::mlir::ModuleOp"> {
     neutral element there (padding.h). So no gradient reaches a padded entry of a parameter either; it begins as zero,
     and optimizers that go element by element leave it so. The stored tensor never has it.
 
-    A dimension stays as it is if an operation needs it whole (a concatenation, a sort), if it counts samples, if it would grow by
+    Weights are parameters that a product reads. A dimension of neither stays as it is, and so does one if an operation needs it whole (a concatenation, a sort), if it counts samples, if it would grow by
     more than `most` of its size, or if it lies within a dimension of a parameter and not at its beginning.
   }];
   let dependentDialects = ["::cleave::onnx::OnnxDialect"];
   let options = [
-    Option<"multiple", "multiple", "int64_t", "1", "what sizes become a multiple of">,
+    Option<"multiple", "multiple", "int64_t", "1", "what dimensions of weights become a multiple of">,
+    Option<"multipleOfInputs", "multiple-of-inputs", "int64_t", "1", "what other dimensions of inputs become a multiple of">,
     Option<"most", "most", "double", "0.05", "by which part of its size a dimension may grow">
   ];
 }

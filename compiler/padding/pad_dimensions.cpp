@@ -91,8 +91,10 @@ public:
       : symbols(module), model(model), classes(model), builder(module.getContext()),
         f(builder, NameLoc::get(builder.getStringAttr("padding"))) {
     for (Operation &op : model.front())
-      for (Value result : op.getResults()) choose(result, options);
-    for (Value argument : model.getArguments()) choose(argument, options);
+      for (Value operand : op.getOperands())
+        if (auto read = onnx::isHeavy(&op) ? beneath(operand).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp())
+          choose(read.getValue(), options.multiple, options.most, read.getParam());
+    for (Value argument : model.getArguments()) choose(argument, options.multipleOfInputs, options.most, "");
   }
   bool isEmpty() const { return padded.empty(); }
 
@@ -145,14 +147,14 @@ private:
   DenseMap<std::pair<Value, Class>, Fill> fills;
   DenseMap<Class, std::string> nameOf; // a parameter that has it
 
-  void choose(Value value, const PadDimensionsOptions &options) {
+  void choose(Value value, int64_t multiple, double most, StringRef name) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     for (int64_t dim = 0; type && dim < type.getRank(); ++dim)
       for (Class one : classes.of(value, dim)) {
-        const int64_t size = paddedSize(classes.size(one), options);
+        const int64_t size = paddedSize(classes.size(one), multiple, most);
         if (classes.isFixed(one) || size == classes.size(one)) continue;
         padded.insert({one, size});
-        if (auto read = value.getDefiningOp<onnx::ReadOp>()) nameOf.try_emplace(one, read.getParam().str());
+        if (!name.empty()) nameOf.try_emplace(one, name.str());
       }
   }
 
@@ -440,9 +442,9 @@ struct PadDimensions : impl::PadDimensionsBase<PadDimensions> {
   void runOnOperation() override {
     func::FuncOp model = training::findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
-    if (multiple < 2) return;
+    if (multiple < 2 && multipleOfInputs < 2) return;
     takeApartConstants(model);
-    Padder padder(getOperation(), model, {multiple, most});
+    Padder padder(getOperation(), model, {multiple, multipleOfInputs, most});
     if (padder.isEmpty()) return;
     onnx::paddingAttr.set(getOperation(), padder.text());
     padder.run();
@@ -462,10 +464,10 @@ struct PadDimensions : impl::PadDimensionsBase<PadDimensions> {
 
 } // namespace
 
-int64_t paddedSize(int64_t size, const PadDimensionsOptions &options) {
-  for (int64_t whole = options.multiple; whole > 1 && size % whole; whole = whole % 2 ? 1 : whole / 2) {
+int64_t paddedSize(int64_t size, int64_t multiple, double most) {
+  for (int64_t whole = multiple; whole > 1 && size % whole; whole = whole % 2 ? 1 : whole / 2) {
     const int64_t larger = (size + whole - 1) / whole * whole;
-    if (double(larger - size) <= options.most * double(size)) return larger;
+    if (double(larger - size) <= most * double(size)) return larger;
   }
   return size;
 }

@@ -17,6 +17,6 @@ namespace cleave::padding {
 
 // What a dimension of so many entries becomes: a multiple of `multiple`, or of its half, its quarter ... if that is more
 // than `most` of it away; itself if all are, or it divides.
-int64_t paddedSize(int64_t size, const PadDimensionsOptions &options);
+int64_t paddedSize(int64_t size, int64_t multiple, double most);
 
 } // namespace cleave::padding

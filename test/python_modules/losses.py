@@ -96,7 +96,7 @@ def main():
         model.load_state_dict(start)
         for cluster, split in SPLITS:
             plan = cleave.compile(model, recipe, cluster, f"{folder.name}/x.plan", example=(inputs[0],), **split)
-            model = f"{folder.name}/model.onnx"
+            model = f"{folder.name}/x.onnx"
             with cleave.Trainer(plan) as trainer:
                 at = next(key for key in trainer.inputs if key != "labels")
                 told = [trainer.step({at: x.numpy(), "labels": t}).loss for x, t in batches]

@@ -91,7 +91,8 @@ private:
       buffer.set_on_host(*place >= runtime::hostMemory);
       buffer.set_offset(*place % runtime::hostMemory);
       buffer.set_dtype(parameter.dtype());
-      for (int64_t size : *runtime::blockOf(parameter, mesh)) buffer.add_shape(size);
+      const std::vector<int64_t> block = *runtime::blockOf(parameter, mesh);
+      for (int64_t size : block) buffer.add_shape(size);
       same(parameter.name() + " " + when, p, buffer, [&] { return machine.block(p, parameter, expected); });
     }
   }
