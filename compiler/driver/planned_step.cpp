@@ -212,13 +212,12 @@ bool goesElementByElement(const recipe::Optimizer &optimizer) {
          });
 }
 
-// Sizes that divide over the axes asked for may nearly double; over those of a free search, which are those of a node,
-// they grow by little, so that a split that needs none of it loses little either.
-padding::PadDimensionsOptions paddingFor(const planner::Constraints &asked, const planner::Cluster &cluster) {
+// Sizes that divide over the axes of the mesh asked for; they may nearly double. A preset is laid as published, and
+// prices of splits that nobody asked for stay those of the model's own sizes.
+padding::PadDimensionsOptions paddingFor(const planner::SplitFlags &flags, const planner::Constraints &asked) {
+  if (!flags.like.empty()) return {};
   const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
-  const int64_t axes = asked.tp.value_or(1) * asked.ep.value_or(1);
-  if (axes * halves > 1) return {.multiple = axes, .multipleOfInputs = halves, .most = 0.99};
-  return {.multiple = asked.tp && asked.ep ? 1 : cluster.devicesPerNode, .most = 0.03};
+  return {.multiple = asked.tp.value_or(1) * asked.ep.value_or(1), .multipleOfInputs = halves, .most = 0.99};
 }
 
 // Several shapes share their parameters, fp8 scales by the largest entry, some optimizers see whole tensors.
@@ -269,7 +268,7 @@ Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOp
 Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
   Result<PlannedStep> asIs = chooseBatch(request, forCode);
   CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
-  const padding::PadDimensionsOptions padding = paddingFor(constraints, request.cluster);
+  const padding::PadDimensionsOptions padding = paddingFor(request.split, constraints);
   if ((padding.multiple < 2 && padding.multipleOfInputs < 2) || !mayBePadded(request.recipe)) return asIs;
   if (asIs ? !hasSizeToPad(asIs->problem, padding) : asIs.status().message().find("divide") == std::string::npos)
     return asIs;
@@ -280,7 +279,7 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
   if (!larger.irFolder.empty()) larger.irFolder += "/padded";
   Result<PlannedStep> padded = chooseBatch(larger, forCode);
   if (!padded || !onnx::paddingAttr.isOn(padded->pipeline->step())) return asIs;
-  constexpr double worthwhile = 0.99; // of a step
+  constexpr double worthwhile = 0.9; // of a step: no proof is found of a padded one
   if (asIs && padded->decision.predicted.stepSeconds > worthwhile * asIs->decision.predicted.stepSeconds) return asIs;
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(padded->problem.text(), request.problemFile));

@@ -21,8 +21,9 @@ def PadDimensions : Pass<"pad-dimensions", "::mlir::ModuleOp"> {
     neutral element there (padding.h). So no gradient reaches a padded entry of a parameter either; it begins as zero,
     and optimizers that go element by element leave it so. The stored tensor never has it.
 
-    Weights are parameters that a product reads. A dimension of neither stays as it is, and so does one if an operation needs it whole (a concatenation, a sort), if it counts samples, if it would grow by
-    more than `most` of its size, or if it lies within a dimension of a parameter and not at its beginning.
+    Weights are parameters that a product reads. A dimension of neither stays as it is, and so does one if an operation
+    needs it whole (a concatenation, a spatial dimension), if it counts samples, if it would grow by more than `most` of
+    its size, or if it lies within a dimension of a parameter and not at its beginning.
   }];
   let dependentDialects = ["::cleave::onnx::OnnxDialect"];
   let options = [

@@ -307,15 +307,21 @@ private:
         if (fillOf(operand.get(), one) == Fill::Lowest && !keepsLowest(operand, one)) put(operand, one, 0, Fill::Zero);
     auto give = [&](unsigned operand, double number, auto isSafe) {
       OpOperand &use = op->getOpOperand(operand);
-      if (!onnx::isFloatTensor(use.get()) || isSafe(use.get())) return;
+      if (isSafe(use.get())) return;
       for (Class one : paddedOf(use.get()))
         if (number != 0 || fillOf(use.get(), one) == Fill::Any)
           put(use, one, number, number == 0 ? Fill::Zero : Fill::Any);
     };
     if (isa<onnx::LogOp, onnx::SqrtOp, onnx::RsqrtOp, onnx::ReciprocalOp, onnx::PowOp>(op)) give(0, 1, isAboveZero);
-    if (isa<onnx::DivOp>(op)) give(1, 1, isAboveZero);
+    if (isa<onnx::DivOp, onnx::ModOp>(op)) give(1, 1, isAboveZero);
     if (isa<onnx::ExpOp>(op)) give(0, 0, isBelowZero);
     if (isa<onnx::Log1pOp>(op)) give(0, 0, [](Value) { return false; });
+    const auto isInTable = [&](Value indices) { // there is a row 0
+      return llvm::all_of(paddedOf(indices), [&](Class one) { return fillOf(indices, one) == Fill::Zero; });
+    };
+    if (isa<onnx::GatherOp>(op)) give(1, 0, isInTable);
+    if (isa<onnx::ScatterAddOp>(op)) give(0, 0, isInTable);
+    if (isa<onnx::GroupedContractOp>(op)) give(2, 0, isInTable);
   }
 
   // The rows of a table are not summed, though a rule calls them so: one of them is taken.
@@ -329,7 +335,8 @@ private:
   void reduce(Operation *op, int64_t factor, Class one) {
     SmallVector<OpOperand *> having;
     for (auto [operand, dims] : llvm::zip_equal(op->getOpOperands(), classes.ruleOf(op).operands))
-      if (llvm::any_of(dims, [&](const auto &own) { return llvm::is_contained(own, factor); }))
+      if ((onnx::isFloatTensor(operand.get()) || !isa<onnx::GroupedContractOp>(op)) &&
+          llvm::any_of(dims, [&](const auto &own) { return llvm::is_contained(own, factor); }))
         having.push_back(&operand);
     auto of = [&](OpOperand *operand) { return fillOf(operand->get(), one); };
     if (isa<onnx::ReduceMaxOp, onnx::ReduceMinOp>(op)) {
@@ -394,8 +401,11 @@ private:
   // Of the operation's result, from its operands'.
   Fill fillAfter(Operation *op, Class one) const {
     SmallVector<Fill> of;
-    for (Value operand : op->getOperands())
-      if (llvm::is_contained(paddedOf(operand), one)) of.push_back(fillOf(operand, one));
+    for (Value operand : op->getOperands()) {
+      const bool isFactor = !isa<onnx::GroupedContractOp>(op) || onnx::isFloatTensor(operand);
+      if (isFactor && llvm::is_contained(paddedOf(operand), one)) of.push_back(fillOf(operand, one));
+    }
+    if (auto pad = dyn_cast<onnx::PadOp>(op); pad && !pad.getValue().isZero()) return Fill::Any;
     if (of.empty()) return isa<onnx::BroadcastOp>(op) ? fillOfNumber(op->getOperand(0)) : Fill::Any;
     if (isa<onnx::GatherOp, onnx::ScatterAddOp>(op)) {
       const bool isOfTable = isa<onnx::GatherOp>(op) && llvm::is_contained(paddedOf(op->getOperand(0)), one);

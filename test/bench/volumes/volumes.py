@@ -67,15 +67,10 @@ def zero(stage, n):
 def megatron(t):
     again = 2 * ring_pass(t)  # an all-reduce, of every element
     layer = L * 2 * B * S * H * again * F32
-    rows = B * S * again * F32
-    # V classes are padded to divide, as Megatron pads them: embedding and head are split, and the loss by classes.
+    # V classes do not divide: embedding and head are whole on every device.
     return Row(f"Megatron tensor parallelism, t={t}", t, ["--like", "megatron-2021"], {
-        ("forward", "all_reduce"): [("activations", "4bsh(t-1)/t a layer", layer),
-                                    ("the embedding", "2bsh(t-1)/t", H * rows),
-                                    ("a label's largest logit, its own and the sum", "6bs(t-1)/t", 3 * rows)],
-        ("backward", "all_reduce"): [("activations' gradients", "4bsh(t-1)/t a layer", layer),
-                                     ("the head's input", "2bsh(t-1)/t", H * rows)],
-        ("update", "all_reduce"): [("the gradient norm", "2(t-1)/t", again * F32)],
+        ("forward", "all_reduce"): [("activations", "4bsh(t-1)/t a layer", layer)],
+        ("backward", "all_reduce"): [("activations' gradients", "4bsh(t-1)/t a layer", layer)],
     })
 
 
