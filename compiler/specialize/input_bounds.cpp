@@ -63,7 +63,7 @@ struct Uses {
       isOrdered = true;
     } else if (isa<onnx::WhereOp>(op)) {
       pass(false);
-    } else if (onnx::isView(op)) {
+    } else if (onnx::isView(op) || isa<onnx::PadOp>(op)) {
       pass(isWhole);
     } else if (isa<onnx::CastOp>(op) &&
                !cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isInteger(1)) {
