@@ -79,6 +79,25 @@ std::vector<int64_t> shapeOf(const plan::Parameter &parameter) {
   return {parameter.shape().begin(), parameter.shape().end()};
 }
 
+// Five rows over four devices in blocks of two: 2, 2, 1 and none.
+TEST_F(StateTest, PaddingIsNoPartOfATensor) {
+  plan::Plan plan = planWith({{"dp", 2}, {"tp", 4}});
+  plan::Parameter &w = addParameter(plan, "w", {5, 3}, {{"tp"}, {}});
+  const dist::Mesh mesh = *meshOf(plan.mesh());
+  EXPECT_FALSE(shardOf(w, mesh, 0)); // five do not divide
+  for (int64_t size : {8, 3}) w.add_padded_shape(size);
+  EXPECT_EQ(*blockOf(w, mesh), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(blockBytes(w, mesh), 24);
+  const std::vector<std::vector<int64_t>> begins{{0, 0}, {2, 0}, {4, 0}, {5, 0}}, sizes{{2, 3}, {2, 3}, {1, 3}, {0, 3}};
+  for (int64_t device : {0, 1, 2, 3}) {
+    const Shard shard = *shardOf(w, mesh, device);
+    EXPECT_EQ(shard.begin, begins[size_t(device)]);
+    EXPECT_EQ(shard.size, sizes[size_t(device)]);
+  }
+  w.set_padded_shape(0, 4); // fewer than the tensor has
+  EXPECT_FALSE(shardOf(w, mesh, 0));
+}
+
 TEST_F(StateTest, WeightsAreReadBySlice) {
   plan::Plan plan = planWith({{"dp", 2}, {"tp", 2}});
   plan::Parameter &w = addParameter(plan, "w", {4, 6}, {{"dp"}, {"tp"}});
