@@ -104,12 +104,11 @@ struct OtherStep {
 };
 
 // The step with other sizes of dimensions, split as the last one, into its module. `what`: of the shape, for messages.
-Result<OtherStep> addStep(CompileRequest request, const std::map<std::string, int64_t> &dims, plan::StepShape shape,
+Result<OtherStep> addStep(const CompileRequest &last, const std::map<std::string, int64_t> &dims, plan::StepShape shape,
                           const std::string &what, const PlannedStep &planned) {
-  request.warn = [](const std::string &) {}; // the last has told it
-  for (const auto &[dim, size] : dims) request.recipe.dims[dim] = size;
   const std::string suffix = runtime::suffixOf(shape);
-  if (!request.irFolder.empty()) request.irFolder += "/step" + suffix;
+  CompileRequest request = askedAgain(last, "step" + suffix);
+  for (const auto &[dim, size] : dims) request.recipe.dims[dim] = size;
   auto made = [&]() -> Result<OtherStep> {
     OtherStep step{std::move(shape), {}};
     auto pipeline = std::make_unique<Pipeline>(request, *planned.pipeline);

@@ -160,6 +160,11 @@ Result<PlannedStep> chooseSplit(std::shared_ptr<const CompileRequest> of, bool f
   return planned;
 }
 
+// Has it failed because a size does not divide? By the error's words, which say so.
+bool isIndivisible(const Result<PlannedStep> &step) {
+  return !step && step.status().message().find("divide") != std::string::npos;
+}
+
 // A batch that does not divide over the devices gets places that stay empty where that makes the faster step: their
 // labels are ones that the losses ignore.
 Result<PlannedStep> chooseBatch(const CompileRequest &request, bool forCode) {
@@ -170,7 +175,7 @@ Result<PlannedStep> chooseBatch(const CompileRequest &request, bool forCode) {
   Result<PlannedStep> asIs = chooseSplit(std::make_shared<const CompileRequest>(request), forCode, batch);
   const int64_t samples = batch.samples, places = dividingBatch(samples, *constraints, request.cluster);
   if (places == samples) return asIs;
-  const bool batchFails = !asIs && asIs.status().message().find("divide") != std::string::npos;
+  const bool batchFails = isIndivisible(asIs);
   auto withoutPlaces = [&](const std::string &why) -> Result<PlannedStep> {
     if (!batchFails) return std::move(asIs);
     return Status(ErrorKind(asIs.status().exitStatus()),
@@ -180,11 +185,8 @@ Result<PlannedStep> chooseBatch(const CompileRequest &request, bool forCode) {
     return withoutPlaces(fmt::format("{} samples are not more than the {} empty places", samples, places - samples));
   if (!request.recipe.ramp.empty()) return withoutPlaces("the recipe has a ramp");
   if (asIs && !obstacleToSmallerBatch(request.recipe, asIs->problem, /*emptyPlaces=*/true).empty()) return asIs;
-  CompileRequest larger = request;
+  CompileRequest larger = askedAgain(request, "places");
   larger.emptyPlaces = true;
-  larger.warn = [](const std::string &) {}; // it was told
-  larger.problemFile.clear();               // and written
-  if (!larger.irFolder.empty()) larger.irFolder += "/places";
   larger.recipe.dims[batch.symbol.empty() ? "batch" : batch.symbol] = places;
   Result<PlannedStep> filled = chooseSplit(std::make_shared<const CompileRequest>(larger), forCode, batch);
   const bool isFaster = filled && filled->noSmallerBatch.empty() &&
@@ -237,6 +239,14 @@ bool hasSizeToPad(const planner::Problem &problem, const padding::PadDimensionsO
 
 } // namespace
 
+CompileRequest askedAgain(const CompileRequest &request, const std::string &folder) {
+  CompileRequest again = request;
+  again.warn = [](const std::string &) {};
+  again.problemFile.clear();
+  if (!again.irFolder.empty()) again.irFolder += "/" + folder;
+  return again;
+}
+
 report::Report PlannedStep::report(const CompileRequest &given) const {
   report::Report made = report::makeReport(problem, cluster, decision);
   made.given = {given.split, given.search.moves, given.annotations};
@@ -270,13 +280,9 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
   CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
   const padding::PadDimensionsOptions padding = paddingFor(request.split, constraints);
   if ((padding.multiple < 2 && padding.multipleOfInputs < 2) || !mayBePadded(request.recipe)) return asIs;
-  if (asIs ? !hasSizeToPad(asIs->problem, padding) : asIs.status().message().find("divide") == std::string::npos)
-    return asIs;
-  CompileRequest larger = request;
+  if (asIs ? !hasSizeToPad(asIs->problem, padding) : !isIndivisible(asIs)) return asIs;
+  CompileRequest larger = askedAgain(request, "padded");
   larger.padding = padding;
-  larger.warn = [](const std::string &) {}; // it was told
-  larger.problemFile.clear();
-  if (!larger.irFolder.empty()) larger.irFolder += "/padded";
   Result<PlannedStep> padded = chooseBatch(larger, forCode);
   if (!padded || !onnx::paddingAttr.isOn(padded->pipeline->step())) return asIs;
   constexpr double worthwhile = 0.9; // of a step: no proof is found of a padded one
@@ -292,9 +298,8 @@ Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
     return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
   };
   if (!onnx::paddingAttr.isOn(planned.pipeline->step())) return of(*planned.pipeline);
-  CompileRequest plain = *planned.request;
+  CompileRequest plain = askedAgain(*planned.request, "unpadded");
   plain.padding = {};
-  plain.irFolder.clear();
   auto pipeline = std::make_unique<Pipeline>(plain);
   CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
   if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(plain, nullptr, planned.built, pipeline));
@@ -302,12 +307,9 @@ Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
 }
 
 Result<PlannedStep> splitOtherwise(const SearchedStep &searched, const planner::Decision &decision) {
-  CompileRequest request = *searched.request;
-  request.warn = [](const std::string &) {};
-  if (!request.irFolder.empty()) request.irFolder += "/" + decision.row.name;
   PlannedStep planned;
   static_cast<SearchedStep &>(planned) = searched;
-  planned.request = std::make_shared<const CompileRequest>(std::move(request));
+  planned.request = std::make_shared<const CompileRequest>(askedAgain(*searched.request, decision.row.name));
   planned.decision = decision;
   planned.pipeline = std::make_unique<Pipeline>(*planned.request);
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));

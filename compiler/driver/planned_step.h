@@ -41,6 +41,8 @@ struct PlannedStep : SearchedStep {
 Result<PlannedStep> planStep(const CompileRequest &request, bool forCode);
 // The same step for code, with another of the search's decisions, which warns nobody. Its module is dumped beside.
 Result<PlannedStep> splitOtherwise(const SearchedStep &searched, const planner::Decision &decision);
+// The request once more, which has told its warnings and written its problem; the IR goes into a folder beside.
+CompileRequest askedAgain(const CompileRequest &request, const std::string &folder);
 // What its plan is compared with, and what its inputs may hold: of the step without padding.
 struct UnpaddedStep {
   std::string reference;

@@ -8,6 +8,7 @@
 #include "llvm/ADT/MapVector.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
 
 using namespace mlir;
 using cleave::dist::Factor;
@@ -178,13 +179,17 @@ private:
     for (Class one : all) sizes.push_back(sizeOf(one));
     return sizes;
   }
+  // Of a dimension with these classes, with padding and without.
+  int64_t entries(ArrayRef<Class> all) const {
+    return std::accumulate(all.begin(), all.end(), int64_t{1}, [&](int64_t n, Class one) { return n * sizeOf(one); });
+  }
+  int64_t realEntries(ArrayRef<Class> all) const {
+    return std::accumulate(all.begin(), all.end(), int64_t{1},
+                           [&](int64_t n, Class one) { return n * classes.size(one); });
+  }
   SmallVector<int64_t> paddedShape(Value value) const {
     SmallVector<int64_t> shape;
-    for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim) {
-      int64_t size = tensorType(value).getDimSize(dim) == 0 ? 0 : 1;
-      for (int64_t part : shapeOf(classes.of(value, dim))) size *= part;
-      shape.push_back(size);
-    }
+    for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim) shape.push_back(entries(classes.of(value, dim)));
     return shape;
   }
 
@@ -266,7 +271,7 @@ private:
     if (auto product = dyn_cast<onnx::GroupedContractOp>(op)) {
       const Classes groups = classes.ofFactor(op, groupFactor(product));
       if (!paddedOf(groups).empty()) product.setGlobalGroups(product.getGroupCount());
-      product.setGroupCount(productOfSizes(groups));
+      product.setGroupCount(entries(groups));
     }
     for (OpResult result : op->getResults()) {
       if (paddedOf(result).empty()) continue;
@@ -278,14 +283,7 @@ private:
   }
   template <typename Op> void setRows(Op op, const Classes &rows) {
     if (paddedOf(rows).empty()) return;
-    int64_t all = 1;
-    for (Class one : rows) all *= classes.size(one);
-    op.setGlobalRows(all);
-  }
-  int64_t productOfSizes(const Classes &all) const {
-    int64_t product = 1;
-    for (int64_t size : shapeOf(all)) product *= size;
-    return product;
+    op.setGlobalRows(realEntries(rows));
   }
   int64_t groupFactor(onnx::GroupedContractOp op) const {
     const dist::FactorRule &rule = classes.ruleOf(op);
@@ -394,8 +392,8 @@ private:
     if (isa<onnx::SubOp>(op)) return number == 0 && !isLowest(1);
     if (isa<onnx::AddOp>(op)) return !isLowest(1 - number);
     if (isa<onnx::WhereOp>(op)) return isLowest(1) && isLowest(2);
-    return onnx::isView(op) || isa<onnx::ExpOp, onnx::MaxOp, onnx::ReduceMaxOp, onnx::CastOp, onnx::EqualOp,
-                                   onnx::LessOp, onnx::GreaterOp, onnx::LessOrEqualOp, onnx::GreaterOrEqualOp>(op);
+    return onnx::isView(op) || isa<onnx::ExpOp, onnx::ReduceMaxOp, onnx::CastOp, onnx::EqualOp, onnx::LessOp,
+                                   onnx::GreaterOp, onnx::LessOrEqualOp, onnx::GreaterOrEqualOp>(op);
   }
 
   // Of the operation's result, from its operands'.
@@ -436,11 +434,8 @@ private:
       Value value = operand.get();
       if (paddedOf(value).empty()) continue;
       SmallVector<int64_t> sizes;
-      for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim) {
-        int64_t size = 1;
-        for (Class one : classes.of(value, dim)) size *= classes.size(one);
-        sizes.push_back(size);
-      }
+      for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim)
+        sizes.push_back(realEntries(classes.of(value, dim)));
       operand.set(f.make<onnx::SliceOp>(value, SmallVector<int64_t>(sizes.size(), 0), sizes,
                                         SmallVector<int64_t>(sizes.size(), 1)));
     }

@@ -36,11 +36,6 @@ public:
   Gap where() const;
 
   int programs() const { return static_cast<int>(ranks.size()); }
-  // This device's part of a persistent tensor or of an input: where it begins in each dimension.
-  std::vector<Index> begin(int program, const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims,
-                           const std::vector<int64_t> &local);
-  std::vector<int64_t> localShape(const std::vector<int64_t> &shape,
-                                  const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims) const;
   // What a device's block of a persistent tensor holds where the tensor is `whole`: its part, and zeros in the padding.
   Term block(int program, const plan::Parameter &parameter, const Tensor &whole);
   // The term that lies in a buffer now.
@@ -53,6 +48,11 @@ public:
                          const std::vector<Index> &at);
 
 private:
+  // This device's part of a persistent tensor or of an input: where it begins in each dimension.
+  std::vector<Index> begin(int program, const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims,
+                           const std::vector<int64_t> &local);
+  std::vector<int64_t> localShape(const std::vector<int64_t> &shape,
+                                  const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims) const;
   struct Message {
     plan::DType dtype;
     std::vector<int64_t> shape;
