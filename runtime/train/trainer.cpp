@@ -240,7 +240,7 @@ Status PlanTrainer::openState() {
     note(fmt::format("resumed from step {} in {}", done, resumedFrom));
   else if (options.resume && !options.snapshots.empty())
     note(fmt::format("no snapshot in {}: the run begins at step {}", options.snapshots, done + 1));
-  if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
+  if (total > 0 && done == total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
 }
 
