@@ -253,6 +253,7 @@ Result<Compiled> generate(const CompileRequest &request, const CompileRequest &g
   setRanges(unpadded.inputs, "", plan);
   for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
   fillTraining(request, planned, plan);
+  plan.mutable_training()->set_is_padded(unpadded.isPadded);
   report::fillFromPlan(compiled.report, plan, planned.cluster);
   if (!missing.empty())
     compiled.report.notes.push_back(

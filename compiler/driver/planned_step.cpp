@@ -293,11 +293,12 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
 }
 
 Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
-  auto of = [](Pipeline &pipeline) -> Result<UnpaddedStep> {
+  const bool isPadded = onnx::paddingAttr.isOn(planned.pipeline->step());
+  auto of = [&](Pipeline &pipeline) -> Result<UnpaddedStep> {
     CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
-    return UnpaddedStep{std::move(reference), stepInputs(pipeline.step())};
+    return UnpaddedStep{std::move(reference), isPadded, stepInputs(pipeline.step())};
   };
-  if (!onnx::paddingAttr.isOn(planned.pipeline->step())) return of(*planned.pipeline);
+  if (!isPadded) return of(*planned.pipeline);
   CompileRequest plain = askedAgain(*planned.request, "unpadded");
   plain.padding = {};
   auto pipeline = std::make_unique<Pipeline>(plain);

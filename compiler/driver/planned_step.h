@@ -46,6 +46,7 @@ CompileRequest askedAgain(const CompileRequest &request, const std::string &fold
 // What its plan is compared with, and what its inputs may hold: of the step without padding.
 struct UnpaddedStep {
   std::string reference;
+  bool isPadded = false; // the step that is compared with it
   std::map<std::string, StepInput> inputs;
 };
 Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned);

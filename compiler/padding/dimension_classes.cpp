@@ -21,6 +21,12 @@ DimensionClasses::DimensionClasses(func::FuncOp function) {
   for (Operation &op : function.front()) fixWhatIsCounted(&op);
   for (auto &parameter : parameters)
     for (Class one : parameter.second) fixInner(one);
+  for (auto &tensor : dims)
+    for (Class dimension : tensor.second) { // entries of a square, side by side
+      const Classes all = resolved(dimension);
+      for (Class one : all)
+        if (llvm::count(all, one) > 1) fix(one);
+    }
 }
 
 DimensionClasses::Class DimensionClasses::add(int64_t size) {

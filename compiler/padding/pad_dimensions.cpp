@@ -8,6 +8,7 @@
 #include "llvm/ADT/MapVector.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -24,6 +25,7 @@ namespace {
 
 using Class = DimensionClasses::Class;
 using Classes = DimensionClasses::Classes;
+using Place = std::pair<int64_t, Class>; // a dimension of a tensor, and a class in it
 
 // What a tensor holds at the padded entries of a class. All but the last pass through what keeps zeros, and a product
 // is zero there if one operand is.
@@ -31,7 +33,7 @@ enum class Fill {
   Any,             // finite
   ZeroOfParameter, // as long as no gradient comes there: a parameter, and what is computed from it alone
   Zero,            // for good: no gradient passes from there to a parameter
-  Lowest           // the lowest number of the type: e^x is zero, and so is its gradient
+  Lowest           // minus infinity, or the lowest integer: e^x is zero, and so is its gradient
 };
 
 bool isZero(Fill fill) { return fill == Fill::Zero || fill == Fill::ZeroOfParameter; }
@@ -53,8 +55,10 @@ double lowestOf(Type element) {
   const bool isSigned = !element.isInteger(1) && !element.isUnsignedInteger();
   return isSigned ? -std::ldexp(1.0, int(element.getIntOrFloatBitWidth()) - 1) : 0;
 }
+// Above what is there: of 64 bits a number that a double has.
 double highestOf(Type element) {
   if (isa<FloatType>(element)) return -lowestOf(element);
+  if (element.isInteger(64)) return std::ldexp(1.0, 62);
   return element.isInteger(1) ? 1 : -lowestOf(element) - 1;
 }
 
@@ -145,15 +149,17 @@ private:
   OpBuilder builder;
   Formula f;
   llvm::MapVector<Class, int64_t> padded; // the sizes they get
-  DenseMap<std::pair<Value, Class>, Fill> fills;
+  DenseMap<std::pair<Value, Place>, Fill> fills;
   DenseMap<Class, std::string> nameOf; // a parameter that has it
 
+  // Of an input without a name: each of the blocks of a ring, half as many as `multiple`, keeps an entry that counts.
   void choose(Value value, int64_t multiple, double most, StringRef name) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     for (int64_t dim = 0; type && dim < type.getRank(); ++dim)
       for (Class one : classes.of(value, dim)) {
         const int64_t size = paddedSize(classes.size(one), multiple, most);
         if (classes.isFixed(one) || size == classes.size(one)) continue;
+        if (name.empty() && (size - classes.size(one)) * multiple >= 2 * size) continue;
         padded.insert({one, size});
         if (!name.empty()) nameOf.try_emplace(one, name.str());
       }
@@ -193,12 +199,25 @@ private:
     return shape;
   }
 
-  Fill fillOf(Value value, Class one) const {
-    auto known = fills.find({value, one});
+  SmallVector<Place> placesOf(Value value) const {
+    SmallVector<Place> places;
+    for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim)
+      for (Class one : paddedOf(classes.of(value, dim))) places.push_back({dim, one});
+    return places;
+  }
+  // Of a factor of the operation in one of its tensors; none: the tensor does not have it.
+  static std::optional<int64_t> dimOf(const dist::TensorFactors &tensor, int64_t factor) {
+    for (auto [dim, own] : llvm::enumerate(tensor))
+      if (llvm::is_contained(own, factor)) return int64_t(dim);
+    return std::nullopt;
+  }
+
+  Fill fillOf(Value value, Place place) const {
+    auto known = fills.find({value, place});
     return known == fills.end() ? Fill::Any : known->second;
   }
   void setFill(Value value, Fill fill) {
-    for (Class one : paddedOf(value)) fills[{value, one}] = fill;
+    for (Place place : placesOf(value)) fills[{value, place}] = fill;
   }
 
   // ---- where tensors come from
@@ -278,7 +297,10 @@ private:
       const SmallVector<int64_t> shape = paddedShape(result);
       if (result.getResultNumber() == 0) onnx::setResultShape(op, shape);
       result.setType(tensorType(result).clone(shape));
-      for (Class one : paddedOf(result)) fills[{result, one}] = fillAfter(op, one);
+      for (auto [dim, factors] : llvm::enumerate(classes.ruleOf(op).results[result.getResultNumber()]))
+        for (int64_t factor : factors)
+          for (Class one : paddedOf(classes.ofFactor(op, factor)))
+            fills[{result, Place(dim, one)}] = fillAfter(op, factor, one);
     }
   }
   template <typename Op> void setRows(Op op, const Classes &rows) {
@@ -301,21 +323,22 @@ private:
       for (Class one : paddedOf(classes.ofFactor(op, int64_t(number)))) reduce(op, int64_t(number), one);
     }
     for (OpOperand &operand : op->getOpOperands())
-      for (Class one : paddedOf(operand.get()))
-        if (fillOf(operand.get(), one) == Fill::Lowest && !keepsLowest(operand, one)) put(operand, one, 0, Fill::Zero);
+      for (Place place : placesOf(operand.get()))
+        if (fillOf(operand.get(), place) == Fill::Lowest && !keepsLowest(operand, place))
+          put(operand, place, 0, Fill::Zero);
     auto give = [&](unsigned operand, double number, auto isSafe) {
       OpOperand &use = op->getOpOperand(operand);
       if (isSafe(use.get())) return;
-      for (Class one : paddedOf(use.get()))
-        if (number != 0 || fillOf(use.get(), one) == Fill::Any)
-          put(use, one, number, number == 0 ? Fill::Zero : Fill::Any);
+      for (Place place : placesOf(use.get()))
+        if (number != 0 || fillOf(use.get(), place) == Fill::Any)
+          put(use, place, number, number == 0 ? Fill::Zero : Fill::Any);
     };
     if (isa<onnx::LogOp, onnx::SqrtOp, onnx::RsqrtOp, onnx::ReciprocalOp, onnx::PowOp>(op)) give(0, 1, isAboveZero);
     if (isa<onnx::DivOp, onnx::ModOp>(op)) give(1, 1, isAboveZero);
     if (isa<onnx::ExpOp>(op)) give(0, 0, isBelowZero);
     if (isa<onnx::Log1pOp>(op)) give(0, 0, [](Value) { return false; });
     const auto isInTable = [&](Value indices) { // there is a row 0
-      return llvm::all_of(paddedOf(indices), [&](Class one) { return fillOf(indices, one) == Fill::Zero; });
+      return llvm::all_of(placesOf(indices), [&](Place place) { return fillOf(indices, place) == Fill::Zero; });
     };
     if (isa<onnx::GatherOp>(op)) give(1, 0, isInTable);
     if (isa<onnx::ScatterAddOp>(op)) give(0, 0, isInTable);
@@ -331,19 +354,21 @@ private:
   }
 
   void reduce(Operation *op, int64_t factor, Class one) {
-    SmallVector<OpOperand *> having;
+    SmallVector<std::pair<OpOperand *, Place>> having;
     for (auto [operand, dims] : llvm::zip_equal(op->getOpOperands(), classes.ruleOf(op).operands))
-      if ((onnx::isFloatTensor(operand.get()) || !isa<onnx::GroupedContractOp>(op)) &&
-          llvm::any_of(dims, [&](const auto &own) { return llvm::is_contained(own, factor); }))
-        having.push_back(&operand);
-    auto of = [&](OpOperand *operand) { return fillOf(operand->get(), one); };
+      if (auto dim = dimOf(dims, factor);
+          dim && (onnx::isFloatTensor(operand.get()) || !isa<onnx::GroupedContractOp>(op)))
+        having.push_back({&operand, Place(*dim, one)});
+    auto of = [&](std::pair<OpOperand *, Place> operand) { return fillOf(operand.first->get(), operand.second); };
     if (isa<onnx::ReduceMaxOp, onnx::ReduceMinOp>(op)) {
       const bool isMax = isa<onnx::ReduceMaxOp>(op);
-      OpOperand &x = *having.front();
+      OpOperand &x = *having.front().first;
       const Type element = tensorType(x.get()).getElementType();
-      if (isMax && of(&x) == Fill::Lowest) return;
+      if (isMax && of(having.front()) == Fill::Lowest) return;
       Value before = x.get();
-      put(x, one, isMax ? lowestOf(element) : highestOf(element), isMax ? Fill::Lowest : Fill::Any);
+      // Below a mask's finite numbers, too: where one masks a whole row, a softmax still leaves padded entries out.
+      const double lowest = isa<FloatType>(element) ? -std::numeric_limits<double>::infinity() : lowestOf(element);
+      put(x, having.front().second, isMax ? lowest : highestOf(element), isMax ? Fill::Lowest : Fill::Any);
       // A softmax subtracts the maximum from the same numbers.
       if (isMax)
         before.replaceUsesWithIf(x.get(), [&](OpOperand &use) {
@@ -352,43 +377,41 @@ private:
       return;
     }
     if (having.size() == 1) {
-      if (of(having.front()) != Fill::Zero) put(*having.front(), one, 0, Fill::Zero);
+      if (of(having.front()) != Fill::Zero) put(*having.front().first, having.front().second, 0, Fill::Zero);
       return;
     }
     // A product. Zero for good in one operand is enough: its gradient does not pass, and the other's is made from it.
-    if (llvm::any_of(having, [&](OpOperand *operand) { return of(operand) == Fill::Zero; })) return;
-    if (llvm::all_of(having, [&](OpOperand *operand) { return of(operand) == Fill::ZeroOfParameter; })) return;
-    for (OpOperand *operand : having)
-      if (of(operand) != Fill::ZeroOfParameter && onnx::isFloatTensor(operand->get()))
-        return put(*operand, one, 0, Fill::Zero);
+    if (llvm::any_of(having, [&](auto operand) { return of(operand) == Fill::Zero; })) return;
+    if (llvm::all_of(having, [&](auto operand) { return of(operand) == Fill::ZeroOfParameter; })) return;
+    for (auto operand : having)
+      if (of(operand) != Fill::ZeroOfParameter) return put(*operand.first, operand.second, 0, Fill::Zero);
   }
 
-  // `number` at the padded entries of `one`.
-  void put(OpOperand &operand, Class one, double number, Fill fill) {
+  // `number` at the padded entries.
+  void put(OpOperand &operand, Place place, double number, Fill fill) {
     Value value = operand.get();
-    Value isReal;
-    for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim) {
-      const Classes all = classes.of(value, dim);
-      if (!llvm::is_contained(all, one)) continue;
-      auto type = RankedTensorType::get(shapeOf(all), builder.getI64Type());
-      Value index = f.make<onnx::IotaOp>(type, llvm::find(all, one) - all.begin(), ArrayAttr());
-      Value mask = f.make<onnx::LessOp>(index, f.like(index, double(classes.size(one))));
-      if (all.size() > 1) mask = f.make<onnx::ReshapeOp>(mask, tensorType(value).getDimSize(dim));
-      mask = f.make<onnx::BroadcastOp>(mask, tensorType(value).getShape(), dim);
-      isReal = isReal ? f.make<onnx::AndOp>(isReal, mask) : mask;
-    }
+    const auto [dim, one] = place;
+    const Classes all = classes.of(value, dim);
+    auto type = RankedTensorType::get(shapeOf(all), builder.getI64Type());
+    Value index = f.make<onnx::IotaOp>(type, llvm::find(all, one) - all.begin(), ArrayAttr());
+    Value isReal = f.make<onnx::LessOp>(index, f.like(index, double(classes.size(one))));
+    if (all.size() > 1) isReal = f.make<onnx::ReshapeOp>(isReal, tensorType(value).getDimSize(dim));
+    isReal = f.make<onnx::BroadcastOp>(isReal, tensorType(value).getShape(), dim);
     Value with = f.where(isReal, value, f.like(value, number));
     classes.setLike(with, value);
-    for (Class other : paddedOf(value)) fills[{with, other}] = fillOf(value, other);
-    fills[{with, one}] = fill;
+    for (Place other : placesOf(value)) {
+      const Fill before = fillOf(value, other); // may not hold where both are padded
+      fills[{with, other}] = before == fill || (isZero(before) && isZero(fill)) ? before : Fill::Any;
+    }
+    fills[{with, place}] = fill;
     operand.set(with);
   }
 
   // Whether what reads the lowest number stays finite, and its gradient zero.
-  bool keepsLowest(OpOperand &operand, Class one) const {
+  bool keepsLowest(OpOperand &operand, Place place) const {
     Operation *op = operand.getOwner();
     const unsigned number = operand.getOperandNumber();
-    auto isLowest = [&](unsigned other) { return fillOf(op->getOperand(other), one) == Fill::Lowest; };
+    auto isLowest = [&](unsigned other) { return fillOf(op->getOperand(other), place) == Fill::Lowest; };
     if (isa<onnx::SubOp>(op)) return number == 0 && !isLowest(1);
     if (isa<onnx::AddOp>(op)) return !isLowest(1 - number);
     if (isa<onnx::WhereOp>(op)) return isLowest(1) && isLowest(2);
@@ -396,19 +419,17 @@ private:
                                    onnx::GreaterOp, onnx::LessOrEqualOp, onnx::GreaterOrEqualOp>(op);
   }
 
-  // Of the operation's result, from its operands'.
-  Fill fillAfter(Operation *op, Class one) const {
+  // Of the operation's result where this factor is padded, from its operands'.
+  Fill fillAfter(Operation *op, int64_t factor, Class one) const {
     SmallVector<Fill> of;
-    for (Value operand : op->getOperands()) {
+    for (auto [operand, dims] : llvm::zip_equal(op->getOperands(), classes.ruleOf(op).operands)) {
       const bool isFactor = !isa<onnx::GroupedContractOp>(op) || onnx::isFloatTensor(operand);
-      if (isFactor && llvm::is_contained(paddedOf(operand), one)) of.push_back(fillOf(operand, one));
+      if (auto dim = dimOf(dims, factor); dim && isFactor) of.push_back(fillOf(operand, Place(*dim, one)));
     }
     if (auto pad = dyn_cast<onnx::PadOp>(op); pad && !pad.getValue().isZero()) return Fill::Any;
     if (of.empty()) return isa<onnx::BroadcastOp>(op) ? fillOfNumber(op->getOperand(0)) : Fill::Any;
-    if (isa<onnx::GatherOp, onnx::ScatterAddOp>(op)) {
-      const bool isOfTable = isa<onnx::GatherOp>(op) && llvm::is_contained(paddedOf(op->getOperand(0)), one);
-      return isOfTable ? fillOf(op->getOperand(0), one) : Fill::Any;
-    }
+    if (isa<onnx::ScatterAddOp>(op)) return Fill::Any;
+    if (isa<onnx::GatherOp>(op)) return dimOf(classes.ruleOf(op).operands[0], factor) ? of.front() : Fill::Any;
     if (onnx::isView(op)) return of.front();
     if (isa<onnx::CastOp>(op))
       return isZero(of.front()) || onnx::isFloatTensor(op->getOperand(0)) ? of.front() : Fill::Any;
