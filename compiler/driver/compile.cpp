@@ -242,6 +242,7 @@ Result<Compiled> generate(const CompileRequest &request, const CompileRequest &g
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(unpadded.reference);
+  plan.set_padded_graph(unpadded.padded);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(planned.cluster.yaml());
@@ -253,7 +254,6 @@ Result<Compiled> generate(const CompileRequest &request, const CompileRequest &g
   setRanges(unpadded.inputs, "", plan);
   for (const OtherStep &step : *others) setRanges(step.inputs, runtime::suffixOf(step.shape), plan);
   fillTraining(request, planned, plan);
-  plan.mutable_training()->set_is_padded(unpadded.isPadded);
   report::fillFromPlan(compiled.report, plan, planned.cluster);
   if (!missing.empty())
     compiled.report.notes.push_back(

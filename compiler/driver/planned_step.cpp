@@ -293,18 +293,16 @@ Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
 }
 
 Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned) {
-  const bool isPadded = onnx::paddingAttr.isOn(planned.pipeline->step());
-  auto of = [&](Pipeline &pipeline) -> Result<UnpaddedStep> {
-    CLEAVE_ASSIGN_OR_RETURN(std::string reference, pipeline.referenceGraph());
-    return UnpaddedStep{std::move(reference), isPadded, stepInputs(pipeline.step())};
-  };
-  if (!isPadded) return of(*planned.pipeline);
+  CLEAVE_ASSIGN_OR_RETURN(std::string reference, planned.pipeline->referenceGraph());
+  if (!onnx::paddingAttr.isOn(planned.pipeline->step()))
+    return UnpaddedStep{std::move(reference), "", stepInputs(planned.pipeline->step())};
   CompileRequest plain = askedAgain(*planned.request, "unpadded");
   plain.padding = {};
   auto pipeline = std::make_unique<Pipeline>(plain);
   CLEAVE_RETURN_IF_ERROR(pipeline->buildStep({}));
   if (planned.isRebuilt()) CLEAVE_RETURN_IF_ERROR(rebuild(plain, nullptr, planned.built, pipeline));
-  return of(*pipeline);
+  CLEAVE_ASSIGN_OR_RETURN(std::string unpadded, pipeline->referenceGraph());
+  return UnpaddedStep{std::move(unpadded), std::move(reference), stepInputs(pipeline->step())};
 }
 
 Result<PlannedStep> splitOtherwise(const SearchedStep &searched, const planner::Decision &decision) {

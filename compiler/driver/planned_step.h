@@ -46,7 +46,7 @@ CompileRequest askedAgain(const CompileRequest &request, const std::string &fold
 // What its plan is compared with, and what its inputs may hold: of the step without padding.
 struct UnpaddedStep {
   std::string reference;
-  bool isPadded = false; // the step that is compared with it
+  std::string padded; // the reference of the step that has padding; "": it has none
   std::map<std::string, StepInput> inputs;
 };
 Result<UnpaddedStep> unpaddedStep(const PlannedStep &planned);

@@ -13,6 +13,7 @@ std::string codeDigest(const plan::Plan &plan) {
   for (const plan::Kernel &kernel : plan.kernels()) add(kernel.SerializeAsString());
   add(plan.cuda().SerializeAsString());
   add(plan.reference_graph());
+  if (!plan.padded_graph().empty()) add(plan.padded_graph());
   for (const plan::StepShape &shape : plan.shapes()) add(shape.reference_graph());
   return digest.finish();
 }

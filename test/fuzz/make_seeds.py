@@ -116,8 +116,8 @@ def data(seeds):
         seeds.add("images", path.read_bytes())
 
 
-# Fields of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml, model_path.
-UNREAD = (5, 9, 10, 11, 12, 13)
+# Fields of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml, model_path, padded_graph.
+UNREAD = (5, 9, 10, 11, 12, 13, 22)
 
 
 def varint(data, at):

@@ -11,7 +11,7 @@ MutatorOptions options(bool keepsDigest) {
               [keepsDigest](const google::protobuf::FieldDescriptor &field) {
                 const std::string &name = field.name();
                 if (name == "kernel_object" || name == "cubin" || name == "ptx") return true;
-                return keepsDigest && (name == "kernels" || name == "code_digest" || name == "reference_graph");
+                return keepsDigest && (name == "kernels" || name == "code_digest" || name.ends_with("_graph"));
               },
           .word = [](const google::protobuf::FieldDescriptor &, Chance &chance) -> std::string {
             constexpr const char *words[] = {"dp", "tp", "pp", "cp", "step", "fill", "drain", "evaluate"};

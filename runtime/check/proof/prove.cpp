@@ -306,7 +306,7 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
   proof.roundsElsewhere = roundsElsewhere;
   if (runtime::stepsOverlap(plan))
     proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
-  if (plan.training().is_padded()) proof.gaps.push_back({"step", "padding", "sizes are padded"});
+  if (!plan.padded_graph().empty()) proof.gaps.push_back({"step", "padding", "sizes are padded"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
