@@ -119,7 +119,7 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     if (!offset) continue;
     plan::Buffer whole;
     whole.set_dtype(parameter.dtype());
-    *whole.mutable_shape() = parameter.padded_shape().empty() ? parameter.shape() : parameter.padded_shape();
+    for (int64_t size : paddedShape(parameter)) whole.add_shape(size);
     if (byteSize(whole) < 0) return inputError(where + " has no valid shape or type");
     Result<Shard> shard = shardOf(parameter, mesh, 0);
     if (!shard) return at(where, shard.status());
