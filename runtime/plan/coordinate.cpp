@@ -54,11 +54,12 @@ Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affi
   return std::pair<int64_t, int64_t>{static_cast<int64_t>(low), static_cast<int64_t>(high)};
 }
 
-Result<Shard> shardOf(std::span<const int64_t> shape, const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims,
-                      const dist::Mesh &mesh, int64_t device) {
+Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
+                      const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims, const dist::Mesh &mesh,
+                      int64_t device) {
   Shard shard{std::vector<int64_t>(shape.size(), 0), {shape.begin(), shape.end()}};
   if (dims.empty()) return shard; // whole
-  if (size_t(dims.size()) != shape.size())
+  if (dims.size() != shape.size())
     return inputError(fmt::format("a sharding of {} dimensions for a shape of {}", dims.size(), shape.size()));
   std::set<std::string> used;
   for (int d = 0; d < dims.size(); ++d) {
@@ -70,18 +71,17 @@ Result<Shard> shardOf(std::span<const int64_t> shape, const google::protobuf::Re
     }
     dist::Axes axes = axesOf(dims[d].axes());
     int64_t parts = mesh.groupSize(axes);
-    if (shape[size_t(d)] % parts != 0)
-      return inputError(fmt::format("dimension {} of size {} does not divide over {} ({})", d, shape[size_t(d)],
+    if (shape[d] % parts != 0)
+      return inputError(fmt::format("dimension {} of size {} does not divide over {} ({})", d, shape[d],
                                     fmt::join(axes, ","), parts));
-    shard.size[d] = shape[size_t(d)] / parts;
+    shard.size[d] = shape[d] / parts;
     shard.begin[d] = mesh.indexAlong(device, axes) * shard.size[d];
   }
   return shard;
 }
 
-std::vector<int64_t> paddedShape(const plan::Parameter &parameter) {
-  const auto &shape = parameter.padded_shape().empty() ? parameter.shape() : parameter.padded_shape();
-  return {shape.begin(), shape.end()};
+const google::protobuf::RepeatedField<int64_t> &paddedShape(const plan::Parameter &parameter) {
+  return parameter.padded_shape().empty() ? parameter.shape() : parameter.padded_shape();
 }
 
 Result<std::vector<int64_t>> blockOf(const plan::Parameter &parameter, const dist::Mesh &mesh) {
@@ -99,8 +99,7 @@ Result<Shard> shardOf(const plan::Parameter &parameter, const dist::Mesh &mesh, 
     return inputError("its padded shape has another number of dimensions");
   for (size_t d = 0; d < shard.size.size(); ++d) {
     const int64_t stored = parameter.shape(int(d));
-    if (!parameter.padded_shape().empty() && parameter.padded_shape(int(d)) < stored)
-      return inputError("its padded shape is smaller than its own");
+    if (paddedShape(parameter)[int(d)] < stored) return inputError("its padded shape is smaller than its own");
     shard.begin[d] = std::min(shard.begin[d], stored);
     shard.size[d] = std::min(shard.size[d], stored - shard.begin[d]);
   }

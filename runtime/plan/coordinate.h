@@ -6,9 +6,7 @@
 #include "runtime/base/boxes.h"
 #include "runtime/base/sharding/mesh.h"
 #include "runtime/base/status.h"
-#include <span>
 #include <utility>
-#include <vector>
 
 namespace cleave::runtime {
 
@@ -27,11 +25,12 @@ Result<std::vector<int64_t>> factorsOf(const plan::AffineOfCoordinate &affine, c
 Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh);
 
 // Slice of a tensor that `device` holds. Error: unknown axis, an axis used twice, or a dimension that does not divide.
-Result<Shard> shardOf(std::span<const int64_t> shape, const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims,
-                      const dist::Mesh &mesh, int64_t device);
+Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
+                      const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims, const dist::Mesh &mesh,
+                      int64_t device);
 
 // Of all devices' memory, padding included.
-std::vector<int64_t> paddedShape(const plan::Parameter &parameter);
+const google::protobuf::RepeatedField<int64_t> &paddedShape(const plan::Parameter &parameter);
 // The block of a persistent tensor in a device's memory, padding included: the same shape on all devices.
 Result<std::vector<int64_t>> blockOf(const plan::Parameter &parameter, const dist::Mesh &mesh);
 // Its bytes; the verifier has checked that there is one.

@@ -141,11 +141,7 @@ std::vector<Index> Machine::begin(int program, const google::protobuf::RepeatedP
 }
 
 Term Machine::block(int program, const plan::Parameter &parameter, const Tensor &whole) {
-  const std::vector<Index> index = begin(program, parameter.dims(), *runtime::blockOf(parameter, mesh));
-  std::vector<Term> factors{operations.at(whole, index)};
-  for (size_t d = 0; d < index.size() && !parameter.padded_shape().empty(); ++d)
-    factors.push_back(store.inside(index[d], 0, whole.shape[d]));
-  return store.product(factors);
+  return operations.at(whole, begin(program, parameter.dims(), *runtime::blockOf(parameter, mesh)));
 }
 
 void Machine::load(const std::function<Term(const plan::Parameter &)> &initial) {
@@ -153,7 +149,7 @@ void Machine::load(const std::function<Term(const plan::Parameter &)> &initial) 
     for (const plan::Parameter &parameter : plan.parameters()) {
       const std::optional<int64_t> place = runtime::offsetIn(parameter, rank.number);
       if (!place) continue;
-      const Tensor whole{parameter.dtype(), listOf(parameter.shape()), initial(parameter)};
+      const Tensor whole{parameter.dtype(), listOf(runtime::paddedShape(parameter)), initial(parameter)};
       rank.memory.write({*place >= runtime::hostMemory, *place % runtime::hostMemory, parameter.dtype()},
                         *runtime::blockOf(parameter, mesh), block(rank.number, parameter, whole));
     }

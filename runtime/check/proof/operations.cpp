@@ -198,6 +198,12 @@ Tensor Operations::groupedContract(const GroupLetters &of, const Tensor &lhs, co
   return {type.dtype, type.shape, cast(sum, isWider(lhs.dtype, type.dtype) ? type.dtype : plan::F32, type.dtype)};
 }
 
+// Of rows or groups that have padding, those that numbers name.
+static int64_t realCount(const plan::GraphNode &node, const char *attribute, int64_t all) {
+  if (node.attributes().count("shard_axes")) throw Unproved{"it belongs to partitioned code"};
+  return node.attributes().count(attribute) ? intOf(node, attribute) : all;
+}
+
 Tensor Operations::apply(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type,
                          const std::vector<Index> &scalars) {
   try {
@@ -247,7 +253,6 @@ Tensor Operations::applied(const plan::GraphNode &node, const std::vector<Tensor
   }
   if (op == "GroupedContract") {
     needs(3);
-    if (node.attributes().count("global_groups")) throw Unproved{"it belongs to partitioned code"};
     const int64_t count = intOf(node, "group_count");
     return groupedContract({.lhs = intsOf(node, "lhs_indices"),
                             .rhs = intsOf(node, "rhs_indices"),
@@ -255,7 +260,8 @@ Tensor Operations::applied(const plan::GraphNode &node, const std::vector<Tensor
                             .result = intsOf(node, "result_indices"),
                             .group = intOf(node, "group_index"),
                             .count = count},
-                           operands[0], operands[1], operands[2], store.constant(0), count, type);
+                           operands[0], operands[1], operands[2], store.constant(0),
+                           realCount(node, "global_groups", count), type);
   }
   bool isElementwise = true;
   for (const Tensor &operand : operands) isElementwise = isElementwise && operand.shape == type.shape;
@@ -355,13 +361,12 @@ Tensor Operations::movement(const plan::GraphNode &node, const std::vector<Tenso
     if (batch > 0)
       return gathers ? gatherOfEntries(x, indices, axis, batch, type)
                      : scatterAddOfEntries(indices, operands.at(1), axis, batch, type);
-    if (node.attributes().count("global_rows")) throw Unproved{"it belongs to partitioned code"};
     const std::vector<int64_t> &table = gathers ? x.shape : type.shape;
     int64_t outer = 1, inner = 1;
     for (size_t d = 0; d < table.size(); ++d) (d < axis ? outer : inner) *= d == axis ? 1 : table[d];
-    const int64_t rows = table.at(axis);
-    return gathers ? gather(x, indices, outer, rows, inner, store.constant(0), rows, type.shape)
-                   : scatterAdd(indices, operands.at(1), outer, rows, inner, store.constant(0), rows, type.shape);
+    const int64_t rows = table.at(axis), named = realCount(node, "global_rows", rows);
+    return gathers ? gather(x, indices, outer, rows, inner, store.constant(0), named, type.shape)
+                   : scatterAdd(indices, operands.at(1), outer, rows, inner, store.constant(0), named, type.shape);
   }
   auto window = [&] {
     Window made{.kernel = {},

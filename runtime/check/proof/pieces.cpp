@@ -167,6 +167,9 @@ Term Store::rounded(Term x, const std::string &type) {
   const bool isRounded =
       isNumber(x, 0) || isNumber(x, 1) || (kindOf(x) == Kind::Function && definitionOf(x).name == cast);
   if (!roundings || isRounded) return x;
+  if (kindOf(x) == Kind::Function && definitionOf(x).name == "Where")
+    if (const std::vector<Term> where = open(x); isMinusInfinity(where[2]))
+      return function("Where", {where[0], rounded(where[1], type), where[2]});
   const bool isSum = isConcatenation(x);
   if (!isSum && !isUnderCondition(x)) return function(cast, {x});
   const std::vector<Term> pieces = isSum ? open(x) : std::vector{x};
@@ -261,6 +264,73 @@ bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
   return false;
 }
 
+int32_t Store::conditionsIn(Term t) const { return definitionOf(t).conditions + (kindOf(t) == Kind::Inside); }
+
+// [v = r] [v < 8] is [v = r] where r < 8.
+void Store::dropImplied(std::vector<Term> &factors) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (kindOf(factors[i]) != Kind::Inside || definitionOf(factors[i]).high - definitionOf(factors[i]).low != 1)
+      continue;
+    const Index index = term(factors[i]).arguments[0];
+    for (auto [part, factor] : node(index).terms) {
+      if (std::abs(factor) != 1 || atom(part).kind != AtomNode::Var) continue;
+      const Index rest = subtract(index, scale(of(part), factor));
+      if (dependsOn(rest, part)) continue;
+      const Index value = scale(subtract(constant(definitionOf(factors[i]).low), rest), factor);
+      for (size_t j = 0; j < factors.size(); ++j)
+        if (j != i && kindOf(factors[j]) == Kind::Inside && isNumber(replace(factors[j], {{part, value}}), 1))
+          factors[j] = number(1);
+    }
+  }
+}
+
+// The conditions that all terms of a sum have, and the rest: [v < 8] a + [v < 8] [w < 2] b is [v < 8] (a + [w < 2] b).
+std::optional<std::pair<std::vector<Term>, Term>> Store::commonConditions(Term t) {
+  const bool isSum = kindOf(t) == Kind::Sum;
+  const std::vector<Term> children = isSum ? open(t) : std::vector{t};
+  std::vector<Term> common = conditional(children[0]).conditions;
+  for (size_t i = 1; i < children.size() && !common.empty(); ++i) {
+    const std::vector<Term> own = conditional(children[i]).conditions;
+    std::erase_if(common, [&](Term one) { return std::ranges::find(own, one) == own.end(); });
+  }
+  if (common.empty()) return std::nullopt;
+  std::vector<std::pair<double, Term>> rest;
+  for (size_t i = 0; i < children.size(); ++i) {
+    std::vector<Term> factors = kindOf(children[i]) == Kind::Product ? open(children[i]) : std::vector{children[i]};
+    std::erase_if(factors, [&](Term one) { return std::ranges::find(common, one) != common.end(); });
+    rest.emplace_back(isSum ? definitionOf(t).factors[i] : 1.0, product(factors));
+  }
+  return std::pair(common, sum(rest));
+}
+
+bool Store::isMinusInfinity(Term t) const { return kindOf(t) == Kind::Leaf && definitionOf(t).name == "-infinity"; }
+
+// e^((a where v < 8, else -infinity) + b) is [v < 8] e^(a + b). Conditions on several variables stay, since they may hold
+// nowhere: then b, less the maximum of all, is no number.
+std::optional<Term> Store::withoutMinusInfinity(Term exponent) {
+  const bool isSum = kindOf(exponent) == Kind::Sum;
+  const std::vector<Term> children = isSum ? open(exponent) : std::vector{exponent};
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (kindOf(children[i]) != Kind::Function || definitionOf(children[i]).name != "Where") continue;
+    const double factor = isSum ? definitionOf(exponent).factors[i] : 1;
+    const std::vector<Term> where = open(children[i]);
+    if (factor <= 0 || !isMinusInfinity(where[2])) continue;
+    std::vector<Term> outside, within;
+    for (Term one : kindOf(where[0]) == Kind::Product ? open(where[0]) : std::vector{where[0]}) {
+      const bool isOnOne = kindOf(one) == Kind::Inside && node(term(one).arguments[0]).variables.size() == 1;
+      (isOnOne ? outside : within).push_back(one);
+    }
+    if (outside.empty()) continue;
+    std::vector<std::pair<double, Term>> terms;
+    for (size_t j = 0; j < children.size(); ++j)
+      terms.emplace_back(isSum ? definitionOf(exponent).factors[j] : 1,
+                         j == i ? function("Where", {product(within), where[1], where[2]}) : children[j]);
+    outside.push_back(function("Exp", {sum(terms)}));
+    return product(outside);
+  }
+  return std::nullopt;
+}
+
 // The terms of a sum that is one of the factors. In a square those with the same conditions stay together:
 // ([q] (a + c) + [k] b) squared is [q] (a + c) (a + c) + [k] b b.
 std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
@@ -278,8 +348,8 @@ std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
   return pieces;
 }
 
-// [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), and a condition times a sum of pieces is a sum of
-// pieces. True: `result` is their product.
+// [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), the same for a condition on v within f, and a condition
+// times a sum of pieces is a sum of pieces. True: `result` is their product.
 bool Store::useConditions(std::vector<Term> &factors, Term &result) {
   bool hasCondition = false;
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -294,11 +364,12 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
       for (size_t j = 0; j < factors.size(); ++j) {
         if (i == j || !dependsOn(factors[j], v)) continue;
         const int64_t divisions = divisionsOf(factors[j], {v});
-        if (high - low > 1 && divisions == 0) continue;
+        const int32_t conditions = conditionsIn(factors[j]);
+        if (high - low > 1 && divisions == 0 && conditions == 0) continue;
         const Atom within = fresh(term(factors[j]).variables, high - low);
-        const Term moved = replace(factors[j], {{v, add(of(within), constant(low))}});
+        const Term moved = settled(replace(factors[j], {{v, add(of(within), constant(low))}}));
         const Term back = replace(moved, {{within, subtract(of(v), constant(low))}});
-        if (high - low > 1 && divisionsOf(back, {v}) >= divisions) continue;
+        if (high - low > 1 && divisionsOf(back, {v}) >= divisions && conditionsIn(back) >= conditions) continue;
         factors[j] = back;
         changed = true;
       }

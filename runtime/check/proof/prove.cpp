@@ -1,6 +1,7 @@
 #include "runtime/check/proof/prove.h"
-#include "runtime/check/proof/evaluate.h"
+#include "runtime/check/proof/padding.h"
 #include "runtime/check/proof/reference.h"
+#include "runtime/check/proof/term_comparison.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/graph_form.h"
@@ -15,18 +16,16 @@
 namespace cleave::proof {
 namespace {
 
-constexpr int64_t mostDevices = 16;   // that are looked at one by one
-constexpr size_t mostParts = 20'000;  // that are compared
-constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
-
 // One routine of the plan beside the unsplit step's functions.
 class Comparison {
 public:
   // `stops`: at the first gap, which another comparison will tell of.
   Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof, size_t most,
              bool stops)
-      : plan(plan), mesh(mesh), proof(proof), stops(stops), store(!proof.roundsElsewhere, most),
-        machine(plan, mesh, store), reference(graph, store), operations(store) {}
+      : plan(plan), mesh(mesh), proof(proof), store(!proof.roundsElsewhere, most), terms(store, proof, "the plan"),
+        machine(plan, mesh, store), reference(graph, store), operations(store) {
+    terms.stops = stops;
+  }
 
   // `name`: "step" or "evaluate"; `suffix`: of the routine's shape (step_shapes.h).
   void compare(const std::string &name, const std::string &suffix, int64_t microbatches) {
@@ -36,8 +35,8 @@ public:
     std::map<std::string, Tensor> outputs;
     try {
       for (const plan::Parameter &parameter : plan.parameters())
-        reference.state[parameter.name()] = {
-            parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()}, initial(parameter)};
+        reference.state[parameter.name()] = {parameter.dtype(), listOf(runtime::paddedShape(parameter)),
+                                             initial(parameter)};
       outputs = isStep ? reference.step(microbatches) : reference.run(name, 0);
     } catch (const Unproved &gap) {
       const plan::GraphNode *node = reference.node;
@@ -70,13 +69,12 @@ private:
   // At the beginning of every step; an accumulator is what the one before left, which must be what it began with.
   Term initial(const plan::Parameter &parameter) {
     if (parameter.role() == plan::Parameter::ACCUMULATOR) return store.number(parameter.fill());
-    return store.leaf(parameter.name(), operations.dimensions({parameter.shape().begin(), parameter.shape().end()}));
+    return store.leaf(parameter.name(), operations.dimensions(listOf(runtime::paddedShape(parameter))));
   }
 
   void compareParameter(const plan::Parameter &parameter, const std::string &when) {
     const Tensor &expected = reference.state.at(parameter.name());
-    const std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
-    if (expected.shape != shape || expected.dtype != parameter.dtype()) {
+    if (expected.shape != listOf(runtime::paddedShape(parameter)) || expected.dtype != parameter.dtype()) {
       proof.gaps.push_back({"Write", parameter.name(), "the reference graph gives it another type"});
       return;
     }
@@ -126,32 +124,10 @@ private:
       }
   }
 
-  // Settled terms that are equal, or equal for every coordinate by itself: where devices read what different writes
-  // left.
-  bool sameOnEachDevice(Term a, Term b, int64_t devices) {
-    if (a == b) return true;
-    for (Term one : {a, b})
-      for (Atom c : std::vector<Atom>(store.term(one).variables)) {
-        const AtomNode &axis = store.atom(c);
-        if (axis.variable != Variable::Coordinate) continue;
-        if (devices * axis.size > mostDevices) return false;
-        for (int64_t at = 0; at < axis.size; ++at) {
-          const Replacement here = {{c, store.constant(at)}};
-          if (!sameOnEachDevice(store.replace(a, here), store.replace(b, here), devices * axis.size)) return false;
-        }
-        return true;
-      }
-    return devices > 1 && store.settled(a) == store.settled(b);
-  }
-
-  void isProved(const std::string &tensor) {
-    if (proof.proved.empty() || proof.proved.back() != tensor) proof.proved.push_back(tensor);
-  }
-
   void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
+    if (terms.stops && !proof.gaps.empty()) return;
+    if (runtime::elementCount(buffer.shape()) == 0) return terms.isProved(tensor);
     Term found{}, wanted{};
-    if (stops && !proof.gaps.empty()) return;
-    if (runtime::elementCount(buffer.shape()) == 0) return isProved(tensor);
     try {
       wanted = expected();
       found = machine.read(p, buffer);
@@ -159,118 +135,8 @@ private:
       proof.gaps.push_back({"memory", tensor, gap.why});
       return;
     }
-    if (found != wanted) {
-      found = store.settled(found);
-      wanted = store.settled(wanted);
-    }
-    if (sameOnEachDevice(found, wanted, 1) || haveEqualParts(found, wanted)) {
-      isProved(tensor);
-      return;
-    }
-    if (stops) {
-      proof.gaps.push_back({"tensor", tensor, "the plan has another expression than the unsplit step"});
-      return;
-    }
-    const auto [partOfPlan, partOfReference] = narrowed(found, wanted);
-    Difference difference{.tensor = tensor,
-                          .program = machine.programs() > 1 ? fmt::format("program {}", p) : "",
-                          .plan = store.show(partOfPlan),
-                          .reference = store.show(partOfReference),
-                          .command = parting(found),
-                          .numbers = {}};
-    if (compared++ < mostDifferences) difference.numbers = differ(store, found, wanted);
-    if (difference.numbers.empty())
-      proof.gaps.push_back({"tensor", tensor,
-                            fmt::format("the plan has {}, the unsplit step {}{}, and neither is brought to the other",
-                                        difference.plan, difference.reference,
-                                        difference.command.empty() ? "" : "; they part at " + difference.command)});
-    else
-      proof.differences.push_back(difference);
-  }
-
-  // How much two terms are built alike: 0 not at all.
-  int likeness(Term a, Term b) const {
-    if (store.term(a).definition == store.term(b).definition) return store.kindOf(a) == Kind::Leaf ? 1 : 3;
-    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
-    if (left.kind != right.kind || left.name != right.name) return 0;
-    return left.sizes == right.sizes && left.children.size() == right.children.size() ? 2 : 1;
-  }
-
-  // The parts of two terms that are built alike, with the same names for what both run over. Nothing: they are not.
-  struct Parts {
-    std::vector<Term> left, right;
-    bool isOrdered;
-  };
-  std::optional<Parts> partsOf(Term a, Term b) {
-    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
-    if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return std::nullopt;
-    std::vector<Atom> over, other;
-    Parts parts{store.open(a, &over), store.open(b, &other), !Store::isUnordered(left)};
-    std::vector<Atom> taken = store.term(a).variables;
-    taken.insert(taken.end(), store.term(b).variables.begin(), store.term(b).variables.end());
-    Replacement byLeft, by;
-    for (size_t i = 0; i < over.size(); ++i) {
-      taken.push_back(store.fresh(taken, store.atom(over[i]).size));
-      byLeft.add(over[i], store.of(taken.back()));
-      by.add(other[i], store.of(taken.back()));
-    }
-    for (Term &child : parts.left) child = store.replace(child, byLeft);
-    for (Term &child : parts.right) child = store.replace(child, by);
-    return parts;
-  }
-
-  // Whether they are the same operation on parts that are equal, or that have equal parts themselves.
-  bool haveEqualParts(Term a, Term b) {
-    if (a == b) return true;
-    auto [known, isNew] = haveEqual.try_emplace({a, b}, false);
-    if (!isNew) return known->second;
-    if (++partsCompared > mostParts) return false;
-    const DefinitionNode &left = store.definitionOf(a), &right = store.definitionOf(b);
-    if (left.children.empty() || left.children.size() != right.children.size() || left.reduce != right.reduce ||
-        left.low != right.low || left.high != right.high)
-      return false;
-    const std::optional<Parts> parts = partsOf(a, b);
-    if (!parts) return false;
-    std::vector<bool> isTaken(parts->right.size());
-    auto factor = [](const DefinitionNode &made, size_t i) { return made.factors.empty() ? 1 : made.factors[i]; };
-    auto hasPartner = [&](size_t i, auto areEqual) {
-      for (size_t j = parts->isOrdered ? i : 0; j < (parts->isOrdered ? i + 1 : isTaken.size()); ++j)
-        if (!isTaken[j] && factor(left, i) == factor(right, j) && areEqual(parts->left[i], parts->right[j])) {
-          isTaken[j] = true;
-          return true;
-        }
-      return false;
-    };
-    std::vector<size_t> others;
-    for (size_t i = 0; i < parts->left.size(); ++i)
-      if (!hasPartner(i, std::equal_to<Term>())) others.push_back(i);
-    const bool isEqual = std::ranges::all_of(
-        others, [&](size_t i) { return hasPartner(i, [&](Term x, Term y) { return haveEqualParts(x, y); }); });
-    return haveEqual[{a, b}] = isEqual;
-  }
-
-  // The smallest parts in which two terms differ, as long as they are built alike.
-  std::pair<Term, Term> narrowed(Term a, Term b) {
-    while (true) {
-      const std::optional<Parts> parts = partsOf(a, b);
-      if (!parts) return {a, b};
-      const auto &[x, y, isOrdered] = *parts;
-      if (isOrdered && x.size() != y.size()) return {a, b};
-      std::vector<Term> onlyX, onlyY;
-      for (size_t i = 0; i < x.size(); ++i)
-        if (isOrdered ? x[i] != y[i] : std::find(y.begin(), y.end(), x[i]) == y.end()) onlyX.push_back(x[i]);
-      for (size_t i = 0; i < y.size(); ++i)
-        if (isOrdered ? x[i] != y[i] : std::find(x.begin(), x.end(), y[i]) == x.end()) onlyY.push_back(y[i]);
-      if (onlyX.empty() || onlyX.size() != onlyY.size()) return {a, b};
-      int best = 0;
-      Term nextA{}, nextB{};
-      for (size_t i = 0; i < onlyX.size(); ++i)
-        for (size_t j = isOrdered ? i : 0; j < (isOrdered ? i + 1 : onlyY.size()); ++j)
-          if (const int alike = likeness(onlyX[i], onlyY[j]); alike > best)
-            best = alike, nextA = onlyX[i], nextB = onlyY[j];
-      if (best == 0) return {a, b};
-      a = nextA, b = nextB;
-    }
+    terms.same(tensor, machine.programs() > 1 ? fmt::format("program {}", p) : "", found, wanted,
+               [this](Term t) { return parting(t); });
   }
 
   // The first command that computed what the unsplit step never has, of what has gone into a term.
@@ -288,16 +154,20 @@ private:
   const plan::Plan &plan;
   const dist::Mesh &mesh;
   Proof &proof;
-  const bool stops;
   Store store;
+  TermComparison terms;
   Machine machine;
   Reference reference;
   Operations operations;
   std::set<Definition> ofReference;
-  size_t compared = 0; // in numbers
-  std::map<std::pair<Term, Term>, bool> haveEqual;
-  size_t partsCompared = 0;
 };
+
+Result<plan::Graph> graphOf(const std::string &bytes) {
+  plan::Graph graph;
+  if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
+  if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
+  return graph;
+}
 
 // `roundsElsewhere`: casts to a narrower float are taken as the numbers they are made of.
 Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, bool stops = false) {
@@ -306,16 +176,18 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
   proof.roundsElsewhere = roundsElsewhere;
   if (runtime::stepsOverlap(plan))
     proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
-  if (!plan.padded_graph().empty()) proof.gaps.push_back({"step", "padding", "sizes are padded"});
   if (proof.gaps.empty()) {
     const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
     if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
       proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
     for (size_t shape = runtime::shapesOf(plan); shape-- > 0;) {
-      plan::Graph graph;
       const std::string &bytes = runtime::referenceOf(plan, shape), suffix = runtime::suffixOf(plan, shape);
-      if (bytes.empty() || !graph.ParseFromString(bytes)) return inputError("the plan has no reference graph");
-      if (Status form = runtime::checkGraph(graph); !form) return inputError("reference " + form.message());
+      CLEAVE_ASSIGN_OR_RETURN(plan::Graph graph, graphOf(bytes));
+      if (!plan.padded_graph().empty()) {
+        CLEAVE_ASSIGN_OR_RETURN(plan::Graph padded, graphOf(plan.padded_graph()));
+        comparePadding(plan, padded, graph, proof, most, stops);
+        graph = std::move(padded);
+      }
       Comparison(plan, mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
       if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
         Comparison(plan, mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);

@@ -117,6 +117,32 @@ bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
   return false;
 }
 
+// The first and the last of a variable's values that meet a condition, if it is on no other variable.
+std::optional<std::pair<int64_t, int64_t>> Store::valuesThatMeet(Term condition, Atom v) const {
+  const Index index = term(condition).arguments[0];
+  const int64_t factor = factorOf(index, v), step = std::abs(factor), r = node(index).constant;
+  if (factor == 0 || node(index).terms.size() != 1) return std::nullopt;
+  const int64_t low = definitionOf(condition).low, high = definitionOf(condition).high; // low <= factor v + r < high
+  int64_t least = low == -unbounded ? low : low - r, most = high == unbounded ? high : high - 1 - r; // inclusive
+  if (factor < 0) {
+    std::swap(least, most);
+    least = least == unbounded ? -unbounded : -least;
+    most = most == -unbounded ? unbounded : -most;
+  }
+  auto floorOf = [&](int64_t x) { return x >= 0 ? x / step : -((-x + step - 1) / step); };
+  const int64_t last = atom(v).size - 1;
+  return std::pair(least == -unbounded ? 0 : std::max<int64_t>(0, -floorOf(-least)),
+                   most == unbounded ? last : std::min(last, floorOf(most)));
+}
+
+// Over the values from first to last alone.
+Term Store::limited(Term body, Atom &v, std::pair<int64_t, int64_t> values) {
+  const Atom shorter = fresh(term(body).variables, values.second - values.first + 1);
+  const Term made = settled(replace(body, {{v, add(of(shorter), constant(values.first))}}));
+  v = shorter;
+  return made;
+}
+
 // A condition that a variable of the sum meets for one value alone, or for a range: the sum runs over no other.
 bool Store::removeInside(std::vector<Atom> &over, Term &body) {
   std::vector<Term> factors = kindOf(body) == Kind::Product ? open(body) : std::vector<Term>{body};
@@ -131,26 +157,11 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
       const Index rest = subtract(index, scale(of(v), factor));
       if (dependsOn(rest, v)) continue;
       std::vector<Term> others = factors;
-      if (isConstant(rest)) { // low <= factor v + r < high
-        const int64_t r = node(rest).constant, step = std::abs(factor);
-        int64_t least = low == -unbounded ? low : low - r, most = high == unbounded ? high : high - 1 - r; // inclusive
-        if (factor < 0) {
-          std::swap(least, most);
-          least = least == unbounded ? -unbounded : -least;
-          most = most == -unbounded ? unbounded : -most;
-        }
-        auto floorOf = [&](int64_t x) { return x >= 0 ? x / step : -((-x + step - 1) / step); };
-        const int64_t first = least == -unbounded ? 0 : std::max<int64_t>(0, -floorOf(-least));
-        const int64_t last = most == unbounded ? size - 1 : std::min(size - 1, floorOf(most));
-        if (first > last) {
-          body = number(0);
-          over.clear();
-          return true;
-        }
+      if (const auto values = valuesThatMeet(factors[f], v)) {
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(f));
-        const Atom shorter = fresh(term(body).variables, last - first + 1);
-        body = replace(product(others), {{v, add(of(shorter), constant(first))}});
-        over[i] = shorter;
+        const bool isNever = values->first > values->second;
+        body = isNever ? number(0) : limited(product(others), over[i], *values);
+        if (isNever) over.clear();
         return true;
       }
       if (low == -unbounded || high == unbounded || high - low > std::abs(factor)) continue;
@@ -165,6 +176,24 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
       return true;
     }
   }
+  return false;
+}
+
+// The maximum of what is minus infinity beyond a range is that over the range.
+bool Store::limitMaximum(std::vector<Atom> &over, Term &body) {
+  if (kindOf(body) != Kind::Function || definitionOf(body).name != "Where") return false;
+  const std::vector<Term> where = open(body);
+  if (!isMinusInfinity(where[2])) return false;
+  std::vector<Term> conditions = kindOf(where[0]) == Kind::Product ? open(where[0]) : std::vector{where[0]};
+  for (size_t c = 0; c < conditions.size(); ++c)
+    for (Atom &v : over) {
+      if (kindOf(conditions[c]) != Kind::Inside) continue;
+      const auto values = valuesThatMeet(conditions[c], v);
+      if (!values || values->first > values->second) continue;
+      conditions.erase(conditions.begin() + static_cast<std::ptrdiff_t>(c));
+      body = limited(function("Where", {product(conditions), where[1], where[2]}), v, *values);
+      return true;
+    }
   return false;
 }
 
@@ -336,6 +365,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
     }
     if (kind == Reduce::Sum && (made.kind == Kind::Product || made.kind == Kind::Inside) && removeInside(over, body))
       continue;
+    if (kind == Reduce::Max && limitMaximum(over, body)) continue;
     // Before factors are told apart by their variables: x / 32 and x % 32 are two of them.
     if (splitVariables(over, body)) continue;
     if (kind == Reduce::Sum && made.kind == Kind::Product) {

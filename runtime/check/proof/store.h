@@ -69,6 +69,7 @@ struct IndexNode {
 
 inline constexpr size_t mostExpressions = 2'500'000; // that a store makes
 inline constexpr int8_t mostFragile = 3;
+inline constexpr int32_t manyConditions = 1 << 20;
 inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microbatches runs over, while it is worked on
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
 
@@ -108,7 +109,7 @@ struct DefinitionNode {
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
   int8_t fragility = 0;
   // Somewhere in it:
-  bool hasPieces = false;             // conditions on indices
+  int32_t conditions = 0;             // on indices: how many, up to `manyConditions`
   bool isGathered = false;            // sums over microbatches
   bool hasStandIns = false;           // leaves that stand for other terms
   std::vector<int64_t> numbers{};     // Table
@@ -301,6 +302,11 @@ private:
   bool isConcatenation(Term term) const;
   std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
   bool useConditions(std::vector<Term> &factors, Term &result);
+  int32_t conditionsIn(Term t) const;
+  void dropImplied(std::vector<Term> &factors);
+  std::optional<std::pair<std::vector<Term>, Term>> commonConditions(Term t);
+  bool isMinusInfinity(Term t) const;
+  std::optional<Term> withoutMinusInfinity(Term exponent);
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);
   bool isUnderCondition(Term t) const;
@@ -337,7 +343,10 @@ private:
   Term reduceRenamed(Reduce kind, std::vector<Atom> over, Term body);
   Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
                   const std::vector<Index> &at);
+  std::optional<std::pair<int64_t, int64_t>> valuesThatMeet(Term condition, Atom v) const;
+  Term limited(Term body, Atom &v, std::pair<int64_t, int64_t> values);
   bool removeInside(std::vector<Atom> &over, Term &body);
+  bool limitMaximum(std::vector<Atom> &over, Term &body);
   std::optional<Term> joined(Term first, Term second);
   bool mergeNeighbours(std::vector<std::pair<double, Term>> &terms);
   Term undivided(Term t, Atom variable, std::unordered_map<Term, Term> &done);

@@ -28,6 +28,13 @@ double scaleOf(const std::vector<double> &factors) {
   return isOne && std::exp2(std::ilogb(scale)) == scale && std::isfinite(1 / scale) ? scale : 1;
 }
 
+// Functions of one number that are 0 at 0.
+bool keepsZero(std::string_view name) {
+  for (std::string_view one : {"Abs", "Ceil", "Erf", "Floor", "Relu", "Round", "Sign", "Sin", "Sqrt", "Tanh"})
+    if (name == one) return true;
+  return false;
+}
+
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
 
@@ -88,7 +95,7 @@ bool Store::dependsOn(Term t, Atom variable) const {
 // A definition has somewhere in it all that a child has.
 void Store::inherit(DefinitionNode &made, Term child) const {
   const DefinitionNode &of = definitionOf(child);
-  made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+  made.conditions = std::min(manyConditions, made.conditions + conditionsIn(child));
   made.isGathered = made.isGathered || of.isGathered || of.kind == Kind::Microbatches;
   made.hasStandIns = made.hasStandIns || of.hasStandIns;
 }
@@ -214,7 +221,7 @@ Term Store::rebuild(Term same) {
 }
 
 Term Store::settled(Term t) {
-  if (!definitionOf(t).hasPieces) return t;
+  if (definitionOf(t).conditions == 0) return t;
   return once(settledTerms, term(t).definition, term(t).arguments, &Store::settledAnew);
 }
 Term Store::settledAnew(Term t) {
@@ -405,6 +412,9 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     }
     if (isNumber(no, 0)) return product({condition, yes});
     if (isNumber(yes, 0)) return product({otherwise, no});
+    if (isMinusInfinity(no) && kindOf(yes) == Kind::Function && definitionOf(yes).name == "Where")
+      if (const std::vector<Term> inner = open(yes); isMinusInfinity(inner[2]))
+        return function(name, {product({condition, inner[0]}), inner[1], no});
     auto isInfinite = [&](Term t) { return kindOf(t) == Kind::Leaf && definitionOf(t).name.ends_with("infinity"); };
     if (isPlace && !isInfinite(yes) && !isInfinite(no)) return sum(product({condition, yes}), product({otherwise, no}));
   }
@@ -417,6 +427,13 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     if (all.size() == 1) return all[0];
     children = std::move(all);
   }
+  if (name == "Exp")
+    if (const std::optional<Term> of = withoutMinusInfinity(children[0])) return *of;
+  if (keepsZero(name))
+    if (auto common = commonConditions(children[0])) {
+      common->first.push_back(function(name, {common->second}));
+      return product(common->first);
+    }
   if (isCommutative(name)) order(children);
   return close(DefinitionNode{.kind = Kind::Function, .name = name}, children);
 }
@@ -454,6 +471,7 @@ Term Store::product(const std::vector<Term> &given) {
     }
   }
   mergeInside(factors);
+  dropImplied(factors);
   if (std::ranges::count_if(factors, [&](Term t) { return kindOf(t) != Kind::Inside; }) > 1)
     for (Term &t : factors)
       if (const double scale = kindOf(t) == Kind::Sum ? scaleOf(definitionOf(t).factors) : 1; scale != 1) {

@@ -119,7 +119,7 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     if (!offset) continue;
     plan::Buffer whole;
     whole.set_dtype(parameter.dtype());
-    for (int64_t size : paddedShape(parameter)) whole.add_shape(size);
+    *whole.mutable_shape() = paddedShape(parameter);
     if (byteSize(whole) < 0) return inputError(where + " has no valid shape or type");
     Result<Shard> shard = shardOf(parameter, mesh, 0);
     if (!shard) return at(where, shard.status());

@@ -1,0 +1,76 @@
+#include "runtime/check/proof/padding.h"
+#include "runtime/check/proof/reference.h"
+#include "runtime/check/proof/term_comparison.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/routine.h"
+
+namespace cleave::proof {
+namespace {
+
+class PaddingComparison {
+public:
+  PaddingComparison(const plan::Plan &plan, const plan::Graph &padded, const plan::Graph &graph, Proof &proof,
+                    size_t most, bool stops)
+      : plan(plan), proof(proof), store(!proof.roundsElsewhere, most), terms(store, proof, "the padded step"),
+        padded(padded, store), plain(graph, store), operations(store) {
+    terms.stops = stops;
+  }
+
+  void compare(const std::string &routine, int64_t microbatches) {
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      const std::vector<int64_t> shape = listOf(parameter.shape());
+      const bool isAccumulator = parameter.role() == plan::Parameter::ACCUMULATOR;
+      const Term value =
+          isAccumulator ? store.number(parameter.fill()) : store.leaf(parameter.name(), operations.dimensions(shape));
+      plain.state[parameter.name()] = {parameter.dtype(), shape, value};
+      padded.state[parameter.name()] = {parameter.dtype(), listOf(runtime::paddedShape(parameter)),
+                                        withZeros(plain.state[parameter.name()], parameter)};
+    }
+    try {
+      const bool isStep = routine == "step";
+      const auto wanted = isStep ? plain.step(microbatches) : plain.run(routine, 0);
+      const auto found = isStep ? padded.step(microbatches) : padded.run(routine, 0);
+      for (const plan::Parameter &parameter : plan.parameters())
+        same(parameter.name(), padded.state.at(parameter.name()).value,
+             withZeros(plain.state.at(parameter.name()), parameter));
+      for (const auto &[name, tensor] : found)
+        if (const auto own = wanted.find(name); own != wanted.end()) same(name, tensor.value, own->second.value);
+    } catch (const Unproved &gap) {
+      const plan::GraphNode *node = plain.node ? plain.node : padded.node;
+      proof.gaps.push_back({node ? node->op() : "padding", node ? node->name() : routine, gap.why});
+    }
+    proof.definitions += static_cast<int64_t>(store.definitionCount());
+  }
+
+private:
+  // The tensor of the padded shape, in which the entries beyond its own are zeros.
+  Term withZeros(const Tensor &whole, const plan::Parameter &parameter) {
+    const std::vector<Index> index = operations.dimensions(listOf(runtime::paddedShape(parameter)));
+    std::vector<Term> factors{operations.at(whole, index)};
+    for (size_t d = 0; d < index.size(); ++d) factors.push_back(store.inside(index[d], 0, whole.shape[d]));
+    return store.product(factors);
+  }
+  void same(const std::string &tensor, Term found, Term wanted) {
+    if (terms.stops && !proof.gaps.empty()) return;
+    terms.same(tensor + " with padding", "", found, wanted, [](Term) { return std::string(); });
+  }
+
+  const plan::Plan &plan;
+  Proof &proof;
+  Store store;
+  TermComparison terms;
+  Reference padded, plain;
+  Operations operations;
+};
+
+} // namespace
+
+void comparePadding(const plan::Plan &plan, const plan::Graph &padded, const plan::Graph &graph, Proof &proof,
+                    size_t most, bool stops) {
+  const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
+  PaddingComparison(plan, padded, graph, proof, most, stops).compare("step", microbatches);
+  if (runtime::findRoutine(plan.programs(0), "evaluate"))
+    PaddingComparison(plan, padded, graph, proof, most, stops).compare("evaluate", 1);
+}
+
+} // namespace cleave::proof
