@@ -214,10 +214,13 @@ bool goesElementByElement(const recipe::Optimizer &optimizer) {
          });
 }
 
-// Sizes that divide over the axes of the mesh asked for; they may nearly double. A preset is laid as published, and
-// prices of splits that nobody asked for stay those of the model's own sizes.
-padding::PadDimensionsOptions paddingFor(const planner::SplitFlags &flags, const planner::Constraints &asked) {
-  if (!flags.like.empty()) return {};
+// Sizes that divide over the axes of the mesh asked for; they may nearly double. Where the search chooses the axes, tp
+// and ep are within a node, and padding is to cost little. A preset is laid as published.
+padding::PadDimensionsOptions paddingFor(const CompileRequest &request, const planner::Constraints &asked) {
+  if (!request.split.like.empty()) return {};
+  const int64_t given = asked.dp.value_or(1) * asked.fsdp.value_or(1) * asked.pp.value_or(1);
+  if (!asked.tp && !asked.ep && !asked.cp)
+    return {.multiple = given < request.cluster.numDevices() ? request.cluster.devicesPerNode : 1, .most = 0.05};
   const int64_t halves = asked.cp.value_or(1) > 1 ? 2 * *asked.cp : 1; // a causal sequence is split in pairs of blocks
   return {.multiple = asked.tp.value_or(1) * asked.ep.value_or(1), .multipleOfInputs = halves, .most = 0.99};
 }
@@ -230,10 +233,10 @@ bool mayBePadded(const recipe::Recipe &recipe) {
 
 bool hasSizeToPad(const planner::Problem &problem, const padding::PadDimensionsOptions &padding) {
   return llvm::any_of(problem.tensors, [&](const planner::Tensor &tensor) {
-    return llvm::any_of(tensor.dims, [&](int64_t size) {
-      return padding::paddedSize(size, padding.multiple, padding.most) != size ||
-             padding::paddedSize(size, padding.multipleOfInputs, padding.most) != size;
-    });
+    const bool isWeight = tensor.kind == planner::TensorKind::Parameter;
+    const int64_t multiple = isWeight ? padding.multiple : padding.multipleOfInputs;
+    return llvm::any_of(tensor.dims,
+                        [&](int64_t size) { return padding::paddedSize(size, multiple, padding.most) != size; });
   });
 }
 
@@ -278,14 +281,14 @@ Status rebuild(const CompileRequest &request, Pipeline *beside, Pipeline::StepOp
 Result<PlannedStep> planStep(const CompileRequest &request, bool forCode) {
   Result<PlannedStep> asIs = chooseBatch(request, forCode);
   CLEAVE_ASSIGN_OR_RETURN(planner::Constraints constraints, planner::parseConstraints(request.split, request.cluster));
-  const padding::PadDimensionsOptions padding = paddingFor(request.split, constraints);
+  const padding::PadDimensionsOptions padding = paddingFor(request, constraints);
   if ((padding.multiple < 2 && padding.multipleOfInputs < 2) || !mayBePadded(request.recipe)) return asIs;
   if (asIs ? !hasSizeToPad(asIs->problem, padding) : !isIndivisible(asIs)) return asIs;
   CompileRequest larger = askedAgain(request, "padded");
   larger.padding = padding;
   Result<PlannedStep> padded = chooseBatch(larger, forCode);
   if (!padded || !onnx::paddingAttr.isOn(padded->pipeline->step())) return asIs;
-  constexpr double worthwhile = 0.9; // of a step: no proof is found of a padded one
+  constexpr double worthwhile = 0.97; // of a step: sizes that are the model's own are easier to follow
   if (asIs && padded->decision.predicted.stepSeconds > worthwhile * asIs->decision.predicted.stepSeconds) return asIs;
   if (!request.problemFile.empty())
     CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(padded->problem.text(), request.problemFile));

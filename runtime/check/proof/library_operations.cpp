@@ -27,7 +27,9 @@ Tensor Operations::scatterAdd(const Tensor &indices, const Tensor &updates, int6
   const Index named = store.row(atLinear(indices, store.of(m)), globalRows);
   const Term isIt = store.inside(store.subtract(store.subtract(named, start), place[1]), 0, 1);
   const Index from = linear({place[0], store.of(m), place[2]}, {count * inner, inner, 1});
-  return {updates.dtype, shape, store.reduce(Reduce::Sum, {m}, store.product({isIt, atLinear(updates, from)}))};
+  const Term isNamed = store.inside(store.add(place[1], start), 0, globalRows); // not padding
+  const Term sum = store.reduce(Reduce::Sum, {m}, store.product({isIt, atLinear(updates, from)}));
+  return {updates.dtype, shape, store.product({isNamed, sum})};
 }
 
 // The row that the number at a place of the indices names; so does every number of them.

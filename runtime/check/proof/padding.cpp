@@ -11,8 +11,8 @@ class PaddingComparison {
 public:
   PaddingComparison(const plan::Plan &plan, const plan::Graph &padded, const plan::Graph &graph, Proof &proof,
                     size_t most, bool stops)
-      : plan(plan), proof(proof), store(!proof.roundsElsewhere, most), terms(store, proof, "the padded step"),
-        padded(padded, store), plain(graph, store), operations(store) {
+      : plan(plan), proof(proof), store(!proof.roundsElsewhere, most, /*hasPadding=*/true),
+        terms(store, proof, "the padded step"), padded(padded, store), plain(graph, store), operations(store) {
     terms.stops = stops;
   }
 
@@ -30,9 +30,7 @@ public:
       const bool isStep = routine == "step";
       const auto wanted = isStep ? plain.step(microbatches) : plain.run(routine, 0);
       const auto found = isStep ? padded.step(microbatches) : padded.run(routine, 0);
-      for (const plan::Parameter &parameter : plan.parameters())
-        same(parameter.name(), padded.state.at(parameter.name()).value,
-             withZeros(plain.state.at(parameter.name()), parameter));
+      for (const plan::Parameter &parameter : plan.parameters()) compareParameter(parameter);
       for (const auto &[name, tensor] : found)
         if (const auto own = wanted.find(name); own != wanted.end()) same(name, tensor.value, own->second.value);
     } catch (const Unproved &gap) {
@@ -49,6 +47,21 @@ private:
     std::vector<Term> factors{operations.at(whole, index)};
     for (size_t d = 0; d < index.size(); ++d) factors.push_back(store.inside(index[d], 0, whole.shape[d]));
     return store.product(factors);
+  }
+  Index dimension(size_t d, int64_t size) { return store.dimension(static_cast<int64_t>(d), size); }
+  void compareParameter(const plan::Parameter &parameter) {
+    const std::string &name = parameter.name();
+    const Tensor &wanted = plain.state.at(name), &found = padded.state.at(name);
+    std::vector<Index> own;
+    for (size_t d = 0; d < found.shape.size(); ++d) own.push_back(dimension(d, wanted.shape[d]));
+    same(name, store.settled(operations.at(found, own)), wanted.value);
+    for (size_t d = 0; d < found.shape.size(); ++d) {
+      const int64_t size = wanted.shape[d], more = found.shape[d] - size;
+      if (more == 0) continue;
+      std::vector<Index> beyond = operations.dimensions(found.shape);
+      beyond[d] = store.add(dimension(d, more), store.constant(size));
+      same(name, store.settled(operations.at(found, beyond)), store.number(0));
+    }
   }
   void same(const std::string &tensor, Term found, Term wanted) {
     if (terms.stops && !proof.gaps.empty()) return;

@@ -167,7 +167,7 @@ Term Store::rounded(Term x, const std::string &type) {
   const bool isRounded =
       isNumber(x, 0) || isNumber(x, 1) || (kindOf(x) == Kind::Function && definitionOf(x).name == cast);
   if (!roundings || isRounded) return x;
-  if (kindOf(x) == Kind::Function && definitionOf(x).name == "Where")
+  if (hasPadding && kindOf(x) == Kind::Function && definitionOf(x).name == "Where")
     if (const std::vector<Term> where = open(x); isMinusInfinity(where[2]))
       return function("Where", {where[0], rounded(where[1], type), where[2]});
   const bool isSum = isConcatenation(x);
@@ -364,12 +364,14 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
       for (size_t j = 0; j < factors.size(); ++j) {
         if (i == j || !dependsOn(factors[j], v)) continue;
         const int64_t divisions = divisionsOf(factors[j], {v});
-        const int32_t conditions = conditionsIn(factors[j]);
+        const int32_t conditions = hasPadding ? conditionsIn(factors[j]) : 0;
         if (high - low > 1 && divisions == 0 && conditions == 0) continue;
         const Atom within = fresh(term(factors[j]).variables, high - low);
-        const Term moved = settled(replace(factors[j], {{v, add(of(within), constant(low))}}));
+        const Term narrower = replace(factors[j], {{v, add(of(within), constant(low))}});
+        const Term moved = hasPadding ? settled(narrower) : narrower;
         const Term back = replace(moved, {{within, subtract(of(v), constant(low))}});
-        if (high - low > 1 && divisionsOf(back, {v}) >= divisions && conditionsIn(back) >= conditions) continue;
+        if (high - low > 1 && divisionsOf(back, {v}) >= divisions && (!hasPadding || conditionsIn(back) >= conditions))
+          continue;
         factors[j] = back;
         changed = true;
       }

@@ -138,9 +138,9 @@ std::optional<std::pair<int64_t, int64_t>> Store::valuesThatMeet(Term condition,
 // Over the values from first to last alone.
 Term Store::limited(Term body, Atom &v, std::pair<int64_t, int64_t> values) {
   const Atom shorter = fresh(term(body).variables, values.second - values.first + 1);
-  const Term made = settled(replace(body, {{v, add(of(shorter), constant(values.first))}}));
+  const Term made = replace(body, {{v, add(of(shorter), constant(values.first))}});
   v = shorter;
-  return made;
+  return hasPadding ? settled(made) : made;
 }
 
 // A condition that a variable of the sum meets for one value alone, or for a range: the sum runs over no other.
@@ -365,7 +365,7 @@ Term Store::reduceRenamed(Reduce kind, std::vector<Atom> over, Term body) {
     }
     if (kind == Reduce::Sum && (made.kind == Kind::Product || made.kind == Kind::Inside) && removeInside(over, body))
       continue;
-    if (kind == Reduce::Max && limitMaximum(over, body)) continue;
+    if (hasPadding && kind == Reduce::Max && limitMaximum(over, body)) continue;
     // Before factors are told apart by their variables: x / 32 and x % 32 are two of them.
     if (splitVariables(over, body)) continue;
     if (kind == Reduce::Sum && made.kind == Kind::Product) {

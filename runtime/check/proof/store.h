@@ -139,8 +139,8 @@ private:
 class Store {
 public:
   // `roundings`: casts to a narrower float are functions with a name; else nothing. More terms than `most` are
-  // Unproved.
-  explicit Store(bool roundings = true, size_t most = mostExpressions);
+  // Unproved. `hasPadding`: conditions are looked for within functions, too, which takes longer.
+  explicit Store(bool roundings = true, size_t most = mostExpressions, bool hasPadding = false);
 
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
@@ -379,7 +379,7 @@ private:
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   Known rebuilt;                                  // fragile terms in their form
   int depth = 0;                                  // of replace
-  const bool roundings;
+  const bool roundings, hasPadding;
 };
 
 } // namespace cleave::proof

@@ -44,7 +44,8 @@ bool Store::isCommutative(const std::string &name) {
   return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
 }
 
-Store::Store(bool roundings, size_t most) : mostTerms(most), roundings(roundings) {
+Store::Store(bool roundings, size_t most, bool hasPadding)
+    : mostTerms(most), roundings(roundings), hasPadding(hasPadding) {
   (void)constant(0); // index 0
   (void)number(0);   // term 0
 }
@@ -412,7 +413,7 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     }
     if (isNumber(no, 0)) return product({condition, yes});
     if (isNumber(yes, 0)) return product({otherwise, no});
-    if (isMinusInfinity(no) && kindOf(yes) == Kind::Function && definitionOf(yes).name == "Where")
+    if (hasPadding && isMinusInfinity(no) && kindOf(yes) == Kind::Function && definitionOf(yes).name == "Where")
       if (const std::vector<Term> inner = open(yes); isMinusInfinity(inner[2]))
         return function(name, {product({condition, inner[0]}), inner[1], no});
     auto isInfinite = [&](Term t) { return kindOf(t) == Kind::Leaf && definitionOf(t).name.ends_with("infinity"); };
@@ -427,9 +428,9 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     if (all.size() == 1) return all[0];
     children = std::move(all);
   }
-  if (name == "Exp")
+  if (hasPadding && name == "Exp")
     if (const std::optional<Term> of = withoutMinusInfinity(children[0])) return *of;
-  if (keepsZero(name))
+  if (hasPadding && keepsZero(name))
     if (auto common = commonConditions(children[0])) {
       common->first.push_back(function(name, {common->second}));
       return product(common->first);
@@ -471,7 +472,7 @@ Term Store::product(const std::vector<Term> &given) {
     }
   }
   mergeInside(factors);
-  dropImplied(factors);
+  if (hasPadding) dropImplied(factors);
   if (std::ranges::count_if(factors, [&](Term t) { return kindOf(t) != Kind::Inside; }) > 1)
     for (Term &t : factors)
       if (const double scale = kindOf(t) == Kind::Sum ? scaleOf(definitionOf(t).factors) : 1; scale != 1) {

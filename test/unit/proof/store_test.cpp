@@ -2,6 +2,7 @@
 #include "runtime/check/proof/evaluate.h"
 #include "runtime/check/proof/store.h"
 #include <gtest/gtest.h>
+#include <limits>
 
 namespace cleave::proof {
 namespace {
@@ -532,6 +533,68 @@ TEST_F(Microbatches, aLeafStandsForATerm) {
             store.replace(all(0, 5), {{over[0], store.subtract(number(7), dim(0, 8))}}));
   // Not in an index, where nobody would look for it.
   EXPECT_THROW(store.row(leaf, 8), Unproved);
+}
+
+// Padding: 5 of 8 entries count.
+class Padding : public Rules {
+protected:
+  Term isReal(Index index) { return store.inside(index, 0, 5); }
+  Term orMinusInfinity(Term condition, Term value) {
+    return store.function("Where", {condition, value, store.number(-std::numeric_limits<double>::infinity())});
+  }
+  Term maximum(std::vector<Atom> over, Term body) { return store.reduce(Reduce::Max, std::move(over), body); }
+  Term less(Term a, Term b) { return store.sum({{1.0, a}, {-1.0, b}}); }
+};
+
+TEST_F(Padding, aMaximumLeavesOutWhatIsMinusInfinity) {
+  const Atom k = fresh(8), real = fresh(5), other = fresh(4);
+  const Term masked = orMinusInfinity(isReal(store.of(k)), x({store.of(k)}));
+  EXPECT_EQ(maximum({k}, masked), maximum({real}, x({store.of(real)})));
+  EXPECT_NE(maximum({k}, masked), maximum({other}, x({store.of(other)})));
+  const Term zero = store.product({isReal(store.of(k)), x({store.of(k)})});
+  EXPECT_NE(maximum({k}, zero), maximum({real}, x({store.of(real)})));
+}
+
+TEST_F(Padding, aSoftmaxLeavesOutWhatIsMinusInfinity) {
+  const Atom k = fresh(8), real = fresh(5);
+  auto weight = [&](Term score, Term most) { return store.function("Exp", {less(score, most)}); };
+  const Term masked = orMinusInfinity(isReal(store.of(k)), x({store.of(k)})), most = maximum({k}, masked);
+  const Term wanted = sum({real}, weight(x({store.of(real)}), maximum({real}, x({store.of(real)}))));
+  EXPECT_EQ(sum({k}, weight(masked, most)), wanted);
+  // A cast to 16 bits, and one mask in another.
+  EXPECT_EQ(store.rounded(masked, "bf16"),
+            orMinusInfinity(isReal(store.of(k)), store.rounded(x({store.of(k)}), "bf16")));
+  const Term causal = store.inside(store.subtract(dim(0, 8), store.of(k)), 0, 8);
+  const Term both = orMinusInfinity(isReal(store.of(k)), orMinusInfinity(causal, x({store.of(k)})));
+  const Term inner =
+      orMinusInfinity(store.inside(store.subtract(dim(0, 8), store.of(real)), 0, 8), x({store.of(real)}));
+  EXPECT_EQ(sum({k}, weight(both, maximum({k}, both))), sum({real}, weight(inner, maximum({real}, inner))));
+}
+
+// Where a causal mask leaves nothing, the maximum is minus infinity, and the difference no number.
+TEST_F(Padding, conditionsOnTwoIndicesStayInExponents) {
+  const Term causal = store.inside(store.subtract(dim(0, 8), dim(1, 8)), 0, 8);
+  const Term weight = store.function("Exp", {orMinusInfinity(causal, x({dim(1, 8)}))});
+  EXPECT_EQ(store.kindOf(weight), Kind::Function);
+}
+
+TEST_F(Padding, aConditionHoldsWithinFunctionsBesideIt) {
+  const Index d = dim(0, 8);
+  const Term real = isReal(d), padded = store.product({real, x({d})});
+  auto inverse = [&](Term t) { return store.function("Reciprocal", {store.sum(t, store.number(1))}); };
+  EXPECT_EQ(store.product({real, inverse(padded)}), store.product({real, inverse(x({d}))}));
+  EXPECT_NE(inverse(padded), inverse(x({d})));
+  EXPECT_NE(store.product({store.inside(d, 0, 6), inverse(padded)}),
+            store.product({store.inside(d, 0, 6), inverse(x({d}))}));
+  EXPECT_EQ(store.function("Sqrt", {padded}), store.product({real, store.function("Sqrt", {x({d})})}));
+  EXPECT_NE(store.function("Cos", {padded}), store.product({real, store.function("Cos", {x({d})})}));
+}
+
+TEST_F(Padding, aConditionThatAnotherImpliesGoes) {
+  const Index d = dim(0, 8), row = store.row(w({dim(1, 4)}), 5);
+  const Term isIt = store.inside(store.subtract(d, row), 0, 1);
+  EXPECT_EQ(store.product({isIt, isReal(d)}), isIt);
+  EXPECT_NE(store.product({isIt, store.inside(d, 0, 4)}), isIt);
 }
 
 } // namespace
