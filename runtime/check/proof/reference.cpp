@@ -41,7 +41,8 @@ std::map<std::string, Tensor> Reference::run(const std::string &name, int64_t mi
       written[node->symbol()] = operands.at(0);
     } else {
       if (node->results_size() != 1) throw Unproved{"an operator of several results"};
-      values[node->results(0)] = operations.apply(*node, operands, typeOf(node->results(0)), {});
+      Tensor &result = values[node->results(0)] = operations.apply(*node, operands, typeOf(node->results(0)), {});
+      if (store.hasPadding) result.value = store.settled(result.value); // before they are multiplied out
     }
   }
   node = nullptr;

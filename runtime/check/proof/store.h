@@ -142,6 +142,8 @@ public:
   // Unproved. `hasPadding`: conditions are looked for within functions, too, which takes longer.
   explicit Store(bool roundings = true, size_t most = mostExpressions, bool hasPadding = false);
 
+  const bool hasPadding;
+
   // Indices.
   Atom variable(Variable kind, int64_t number, int64_t size);
   Atom parameter(int64_t number);
@@ -379,7 +381,7 @@ private:
   std::unordered_map<Key, Term, KeyHash> reduced; // reductions in their form
   Known rebuilt;                                  // fragile terms in their form
   int depth = 0;                                  // of replace
-  const bool roundings, hasPadding;
+  const bool roundings;
 };
 
 } // namespace cleave::proof

@@ -45,7 +45,7 @@ bool Store::isCommutative(const std::string &name) {
 }
 
 Store::Store(bool roundings, size_t most, bool hasPadding)
-    : mostTerms(most), roundings(roundings), hasPadding(hasPadding) {
+    : hasPadding(hasPadding), mostTerms(most), roundings(roundings) {
   (void)constant(0); // index 0
   (void)number(0);   // term 0
 }
