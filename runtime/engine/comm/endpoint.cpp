@@ -20,7 +20,7 @@ Status failureOf(const Endpoint &endpoint, std::span<const Message> messages, bo
 
 } // namespace
 
-Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline) {
+void begin(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives) {
   auto post = [](std::span<Message> messages, auto &&begin) {
     for (Message &message : messages) {
       message.isDone = false, message.arrived = 0, message.failure = {}, message.request = nullptr;
@@ -29,33 +29,42 @@ Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message>
   };
   post(receives, [&](Message &message) { endpoint.irecv(message); });
   post(sends, [&](Message &message) { endpoint.isend(message); });
+}
+
+Status finish(Endpoint &endpoint, std::span<const Message> sends, std::span<const Message> receives,
+              const Deadline &deadline) {
   auto isUnderWay = [](const Message &message) { return !message.isDone; };
-  Status status;
   for (int64_t idle = 0;;) {
     const bool moved = endpoint.progress();
     if (moved || idle == 0) {
-      status = failureOf(endpoint, receives, true);
-      if (status) status = failureOf(endpoint, sends, false);
-      if (!status || (std::ranges::none_of(receives, isUnderWay) && std::ranges::none_of(sends, isUnderWay))) break;
+      CLEAVE_RETURN_IF_ERROR(failureOf(endpoint, receives, true));
+      CLEAVE_RETURN_IF_ERROR(failureOf(endpoint, sends, false));
+      if (std::ranges::none_of(receives, isUnderWay) && std::ranges::none_of(sends, isUnderWay)) return Status::ok();
     }
     idle = moved ? 1 : idle + 1;
     if (moved) continue;
-    if (deadline.isAborted()) status = runError("the run was aborted");
-    if (status && deadline.isOver()) {
+    if (deadline.isAborted()) return runError("the run was aborted");
+    if (deadline.isOver()) {
       std::set<int> silent;
-      for (std::span<Message> messages : {sends, receives})
+      for (std::span<const Message> messages : {sends, receives})
         for (const Message &message : messages)
           if (!message.isDone) silent.insert(message.peer);
-      status =
-          runError(fmt::format("rank {} does not answer for {}", fmt::join(silent, ", rank "), deadline.limit.text()));
+      return runError(
+          fmt::format("rank {} does not answer for {}", fmt::join(silent, ", rank "), deadline.limit.text()));
     }
-    if (!status) break;
     endpoint.wait(idle);
   }
-  if (!status)
-    for (std::span<Message> messages : {sends, receives})
-      for (Message &message : messages)
-        if (!message.isDone) endpoint.cancel(message);
+}
+
+void cancel(Endpoint &endpoint, std::span<Message> messages) {
+  for (Message &message : messages)
+    if (!message.isDone) endpoint.cancel(message);
+}
+
+Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline) {
+  begin(endpoint, sends, receives);
+  Status status = finish(endpoint, sends, receives, deadline);
+  if (!status) cancel(endpoint, sends), cancel(endpoint, receives);
   return status;
 }
 

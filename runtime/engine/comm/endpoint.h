@@ -58,8 +58,15 @@ public:
   std::function<std::string(uint32_t tag)> nameOf = [](uint32_t tag) { return "tag " + std::to_string(tag); };
 };
 
-// Returns when all are sent and received. Error: a peer is gone or sends something else, the run was aborted, or not
-// all is done when `deadline` is over; the message names the peers.
+// Hands over messages, for `finish` to wait for.
+void begin(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives);
+// Returns when all of these, which were begun, are sent and received. Error: a peer is gone or sends something else, the
+// run was aborted, or not all is done when `deadline` is over; the message names the peers.
+Status finish(Endpoint &endpoint, std::span<const Message> sends, std::span<const Message> receives,
+              const Deadline &deadline);
+// Forgets those that are not done.
+void cancel(Endpoint &endpoint, std::span<Message> messages);
+// Begins and finishes; cancels after an error.
 Status exchange(Endpoint &endpoint, std::span<Message> sends, std::span<Message> receives, const Deadline &deadline);
 
 } // namespace cleave::runtime

@@ -32,7 +32,11 @@ void add(std::vector<Message> &messages, int peer, uint32_t tag, const std::byte
         {peer, tag, const_cast<std::byte *>(data) + at, std::min(maxMessageBytes, bytes - at)}); // sent ones are read
 }
 
-// A collective as two rounds of messages with local work before, between and after; everything is laid out here once.
+// What others send to be reduced lies here until it is: one area a lane, so that it stays in the cache.
+constexpr int64_t batchBytes = 1 << 18, minBatchBytes = 1 << 14; // of a peer; twice, for the batch that is under way
+
+// A collective as batches of two rounds of messages, with a reduction between, and with local work before and after
+// all. Two batches are under way: while one is reduced, the next one arrives. Everything is laid out here once.
 class ProcessCollective final : public PreparedCommand {
 public:
   struct Round {
@@ -49,28 +53,29 @@ public:
     std::byte *output;
     int64_t count, element;
   };
+  struct Batch {
+    Round first, second;
+    std::vector<Reduction> reductions;
+  };
 
   ProcessCollective(Endpoint &endpoint, const AbortFlag &abort, uint32_t tag)
       : endpoint(endpoint), abort(abort), tag(tag) {}
 
   Status run() override {
     for (const Move &move : before) move.copy.run(move.source, move.target);
-    if (Status status = move(first); !status) return status;
-    for (const Reduction &part : reductions)
-      parallelFor(part.count, 4096, [&](int64_t from, int64_t to) {
-        const std::byte *inputs[maxMembers];
-        for (size_t m = 0; m < part.inputs.size(); ++m) inputs[m] = part.inputs[m] + from * part.element;
-        part.reduce(part.output + from * part.element, inputs, static_cast<int64_t>(part.inputs.size()), to - from);
-      });
-    if (Status status = move(second); !status) return status;
+    if (Status status = runBatches(); !status) {
+      for (Batch &batch : batches)
+        for (Round *round : {&batch.first, &batch.second})
+          cancel(endpoint, round->sends), cancel(endpoint, round->receives);
+      return status;
+    }
     for (const Move &move : after) move.copy.run(move.source, move.target);
     return Status::ok();
   }
 
   static constexpr int64_t maxMembers = 4096;
   std::vector<Move> before, after;
-  Round first, second;
-  std::vector<Reduction> reductions;
+  std::vector<Batch> batches{1};
   std::vector<std::unique_ptr<std::byte[]>> staging;
 
   std::byte *stage(int64_t bytes) {
@@ -82,44 +87,90 @@ public:
   void receive(Round &round, int peer, std::byte *data, int64_t bytes) { add(round.receives, peer, tag, data, bytes); }
 
 private:
-  Status move(Round &round) {
-    if (round.sends.empty() && round.receives.empty()) return Status::ok();
-    return exchange(endpoint, round.sends, round.receives, Deadline(abort));
+  static constexpr size_t ahead = 2;
+
+  // All ranks hand over their messages in the same order: an endpoint compares them.
+  Status runBatches() {
+    const Deadline deadline(abort);
+    auto start = [&](Round &round) { begin(endpoint, round.sends, round.receives); };
+    for (size_t b = 0; b < std::min(ahead, batches.size()); ++b) start(batches[b].first);
+    for (size_t b = 0; b < batches.size(); ++b) {
+      Batch &batch = batches[b];
+      CLEAVE_RETURN_IF_ERROR(finish(endpoint, {}, batch.first.receives, deadline));
+      for (const Reduction &part : batch.reductions) run(part);
+      start(batch.second);
+      if (b + ahead < batches.size()) start(batches[b + ahead].first);
+    }
+    for (const Batch &batch : batches) {
+      CLEAVE_RETURN_IF_ERROR(finish(endpoint, batch.first.sends, {}, deadline));
+      CLEAVE_RETURN_IF_ERROR(finish(endpoint, batch.second.sends, batch.second.receives, deadline));
+    }
+    return Status::ok();
+  }
+  static void run(const Reduction &part) {
+    parallelFor(part.count, 4096, [&](int64_t from, int64_t to) {
+      const std::byte *inputs[maxMembers];
+      for (size_t m = 0; m < part.inputs.size(); ++m) inputs[m] = part.inputs[m] + from * part.element;
+      part.reduce(part.output + from * part.element, inputs, static_cast<int64_t>(part.inputs.size()), to - from);
+    });
   }
   Endpoint &endpoint;
   const AbortFlag &abort;
   const uint32_t tag;
 };
 
-// Lays out one part of a collective for the member `self` of `members`.
+// Lays out the parts of a collective for the member `self` of `members`.
 struct Layout {
   ProcessCollective &command;
   const std::vector<int64_t> &members;
   int64_t self;
   std::byte *arena;
+  std::byte *shared = nullptr; // what stagingBytes() says, where the collective reduces
+  int64_t filled = 0;          // bytes of a peer in the last batch
 
   int64_t count() const { return static_cast<int64_t>(members.size()); }
   int peer(int64_t member) const { return static_cast<int>(members[static_cast<size_t>(member)]); }
+  ProcessCollective::Round &round() const { return command.batches.front().first; } // of what needs no batches
 
-  void allReduce(const CollectivePart &part, ReduceFunction reduce) const {
-    int64_t element = byteSize(part.dtype);
-    auto begin = [&](int64_t m) { return ownPiece(part, count(), m).begin * element; };
-    auto bytes = [&](int64_t m) { return ownPiece(part, count(), m).count * element; };
-    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
-    ProcessCollective::Reduction mine{reduce, {}, out + begin(self), bytes(self) / element, element};
-    for (int64_t m = 0; m < count(); ++m) {
-      if (m == self) {
-        mine.inputs.push_back(in + begin(self));
-        continue;
-      }
-      std::byte *theirs = command.stage(bytes(self));
-      command.send(command.first, peer(m), in + begin(m), bytes(m));
-      command.receive(command.first, peer(m), theirs, bytes(self));
-      mine.inputs.push_back(theirs);
-      command.send(command.second, peer(m), out + begin(self), bytes(self));
-      command.receive(command.second, peer(m), out + begin(m), bytes(m));
+  static int64_t bytesOfBatch(int64_t members) {
+    return std::clamp(2 * batchBytes / members / 64 * 64, minBatchBytes, batchBytes);
+  }
+  static int64_t stagingBytes(int64_t members) { return 2 * members * bytesOfBatch(members); }
+
+  // Calls each(batch, from, count, staging) for ranges of a piece's elements. staging(member): where that member's lie.
+  template <typename Each> void inBatches(int64_t elements, int64_t element, Each each) {
+    const int64_t most = bytesOfBatch(count()), aligned = 16 * element;
+    for (int64_t from = 0; from < elements;) {
+      if (most - filled < aligned) command.batches.emplace_back(), filled = 0;
+      const int64_t taken = std::min(elements - from, (most - filled) / aligned * 16);
+      std::byte *place = shared + static_cast<int64_t>(command.batches.size() % 2) * count() * most + filled;
+      each(command.batches.back(), from, taken, [place, most](int64_t member) { return place + member * most; });
+      from += taken, filled += (taken * element + 63) / 64 * 64;
     }
-    command.reductions.push_back(std::move(mine));
+  }
+
+  void allReduce(const CollectivePart &part, ReduceFunction reduce) {
+    int64_t element = byteSize(part.dtype);
+    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
+    inBatches(ownPiece(part, count(), 0).count, element, [&](auto &batch, int64_t from, int64_t taken, auto staging) {
+      auto begin = [&](int64_t m) { return (ownPiece(part, count(), m).begin + from) * element; };
+      auto bytes = [&](int64_t m) {
+        return std::clamp<int64_t>(ownPiece(part, count(), m).count - from, 0, taken) * element;
+      };
+      ProcessCollective::Reduction mine{reduce, {}, out + begin(self), bytes(self) / element, element};
+      for (int64_t m = 0; m < count(); ++m) {
+        if (m == self) {
+          mine.inputs.push_back(in + begin(self));
+          continue;
+        }
+        command.send(batch.first, peer(m), in + begin(m), bytes(m));
+        command.receive(batch.first, peer(m), staging(m), bytes(self));
+        mine.inputs.push_back(staging(m));
+        command.send(batch.second, peer(m), out + begin(self), bytes(self));
+        command.receive(batch.second, peer(m), out + begin(m), bytes(m));
+      }
+      batch.reductions.push_back(std::move(mine));
+    });
   }
 
   // The member's piece of the input, packed: what reduce-scatter and all-to-all send.
@@ -134,23 +185,33 @@ struct Layout {
     return {pack, piece[dim] * strides[dim] * element, pack.bytes()};
   }
 
-  void reduceScatter(const CollectivePart &part, ReduceFunction reduce) const {
+  void reduceScatter(const CollectivePart &part, ReduceFunction reduce) {
     int64_t element = byteSize(part.dtype);
     Pieces pieces = piecesOf(part.inputShape, static_cast<size_t>(part.dim), element);
-    ProcessCollective::Reduction mine{reduce, {}, arena + part.outputOffset, pieces.bytes / element, element};
+    std::vector<const std::byte *> packed;
     for (int64_t m = 0; m < count(); ++m) {
-      std::byte *packed = command.stage(pieces.bytes);
-      command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
-      if (m == self) {
-        mine.inputs.push_back(packed);
-        continue;
+      const std::byte *piece = arena + part.inputOffset + m * pieces.stride;
+      if (part.outer > 1) { // it lies apart
+        std::byte *whole = command.stage(pieces.bytes);
+        command.before.push_back({pieces.pack, piece, whole});
+        piece = whole;
       }
-      std::byte *theirs = command.stage(pieces.bytes);
-      command.send(command.first, peer(m), packed, pieces.bytes);
-      command.receive(command.first, peer(m), theirs, pieces.bytes);
-      mine.inputs.push_back(theirs);
+      packed.push_back(piece);
     }
-    command.reductions.push_back(std::move(mine));
+    inBatches(pieces.bytes / element, element, [&](auto &batch, int64_t from, int64_t taken, auto staging) {
+      const int64_t begin = from * element, bytes = taken * element;
+      ProcessCollective::Reduction mine{reduce, {}, arena + part.outputOffset + begin, taken, element};
+      for (int64_t m = 0; m < count(); ++m) {
+        if (m == self) {
+          mine.inputs.push_back(packed[static_cast<size_t>(m)] + begin);
+          continue;
+        }
+        command.send(batch.first, peer(m), packed[static_cast<size_t>(m)] + begin, bytes);
+        command.receive(batch.first, peer(m), staging(m), bytes);
+        mine.inputs.push_back(staging(m));
+      }
+      batch.reductions.push_back(std::move(mine));
+    });
   }
 
   void allGather(const CollectivePart &part) const {
@@ -164,8 +225,8 @@ struct Layout {
         continue;
       }
       std::byte *theirs = part.outer == 1 ? out + m * width : command.stage(bytes);
-      command.send(command.first, peer(m), in, bytes);
-      command.receive(command.first, peer(m), theirs, bytes);
+      command.send(round(), peer(m), in, bytes);
+      command.receive(round(), peer(m), theirs, bytes);
       if (part.outer != 1) command.after.push_back({unpack, theirs, out + m * width});
     }
   }
@@ -180,8 +241,8 @@ struct Layout {
       command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
       command.after.push_back({unpack, theirs, arena + part.outputOffset + m * piece.targetStep});
       if (m == self) continue;
-      command.send(command.first, peer(m), packed, pieces.bytes);
-      command.receive(command.first, peer(m), theirs, pieces.bytes);
+      command.send(round(), peer(m), packed, pieces.bytes);
+      command.receive(round(), peer(m), theirs, pieces.bytes);
     }
   }
 
@@ -192,18 +253,18 @@ struct Layout {
       if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
       return;
     }
-    command.send(command.first, peer((self + part.distance) % count()), in, bytes);
-    command.receive(command.first, peer((self + count() - part.distance) % count()), out, bytes);
+    command.send(round(), peer((self + part.distance) % count()), in, bytes);
+    command.receive(round(), peer((self + count() - part.distance) % count()), out, bytes);
   }
 
   void broadcast(const CollectivePart &part) const {
     int64_t bytes = part.elements() * byteSize(part.dtype);
     std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
     if (self != 0) {
-      command.receive(command.first, peer(0), out, bytes);
+      command.receive(round(), peer(0), out, bytes);
       return;
     }
-    for (int64_t m = 1; m < count(); ++m) command.send(command.first, peer(m), in, bytes);
+    for (int64_t m = 1; m < count(); ++m) command.send(round(), peer(m), in, bytes);
     if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
   }
 };
@@ -221,6 +282,9 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   for (int64_t member : group.members) transport->need(on, static_cast<int>(member));
   auto command = std::make_unique<ProcessCollective>(transport->endpoint(on), flag, tagOf(mesh, collective));
   Layout layout{*command, group.members, group.self, arena};
+  const bool reduces =
+      collective.op() == plan::Collective::ALL_REDUCE || collective.op() == plan::Collective::REDUCE_SCATTER;
+  if (reduces) layout.shared = stagingOf(lane, Layout::stagingBytes(group.count()));
   for (const CollectivePart &part : group.parts) {
     ReduceFunction reduce = reduceFunction(part.dtype, collective.reduce());
     switch (collective.op()) {
@@ -245,6 +309,14 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
     }
   }
   return Prepared(std::move(command));
+}
+
+// A lane's commands run one after the other, and share it.
+std::byte *ProcessFabric::stagingOf(int lane, int64_t bytes) {
+  std::vector<Staging> &all = staging[static_cast<size_t>(lane)];
+  if (all.empty() || all.back().bytes < bytes)
+    all.push_back({std::make_unique<std::byte[]>(static_cast<size_t>(bytes)), bytes});
+  return all.back().memory.get();
 }
 
 void ProcessFabric::open(std::unique_ptr<Transport> opened) {

@@ -1,13 +1,14 @@
 // One rank per process: collectives as messages over a Transport.
 //
 // Every member reduces its own piece in the order of the members, as LocalFabric does, so that the bits are the same:
-//   all-reduce      pieces to their owners, reduce, pieces back to all
-//   reduce-scatter  pieces to their owners, reduce
+//   all-reduce      pieces to their owners, reduce, pieces back to all; in batches that stay in the cache
+//   reduce-scatter  pieces to their owners, reduce; the same
 //   all-gather, all-to-all, broadcast, shift   pieces to those who need them
 #pragma once
 #include "runtime/engine/comm/communicator.h"
 #include "runtime/engine/comm/transfer_thread.h"
 #include "runtime/engine/comm/transport.h"
+#include <array>
 #include <memory>
 
 namespace cleave::runtime {
@@ -34,13 +35,19 @@ public:
   int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:
+  struct Staging {
+    std::unique_ptr<std::byte[]> memory;
+    int64_t bytes;
+  };
   std::string nameOf(uint32_t tag) const;
+  std::byte *stagingOf(int lane, int64_t bytes);
 
   const dist::Mesh mesh;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<TransferThread> transfers;
   std::unique_ptr<ControlPlane> second;
   std::byte *arena = nullptr;
+  std::array<std::vector<Staging>, 2> staging; // by lane: those that commands point to
 };
 
 } // namespace cleave::runtime

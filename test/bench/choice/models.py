@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "models"))
 
 ADAMW = {"kind": "adamw", "lr": 1e-4, "weight_decay": 0.01}
-NORMAL = {"kind": "normal", "std": 0.02, "rules": [{"match": "*orm*weight", "kind": "ones"}, {"match": "*bias*", "kind": "zeros"}]}
+BIASES = {"match": "*bias*", "kind": "zeros"}
+NORMAL = {"kind": "normal", "std": 0.02}
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "labels": {"name": "labels"}}
 
 
@@ -56,7 +57,7 @@ class Model:
         else:
             export(Chain(self.blocks()), self.inputs(2), folder / "model.onnx")
         if self.recipe:
-            recipe = {"dims": {"batch": self.batch}, "optimizer": ADAMW, "init": NORMAL, "data": {"kind": "synthetic"}, **self.recipe}
+            recipe = {"dims": {"batch": self.batch}, "optimizer": ADAMW, "data": {"kind": "synthetic"}, **self.recipe}
             (folder / "recipe.yaml").write_text(json.dumps(recipe, indent=1))  # JSON is YAML
         (folder / "title").write_text(self.title)
 
@@ -183,7 +184,8 @@ MODELS = {
     "mingpt": Model("minGPT 8x512, 8 x 128 tokens", 8, mingpt, tokens(65, 128), tokens(65, 128), cross_entropy,
                     lambda p: torch.optim.AdamW(p, lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True), clip_norm=1.0,
                     write=copy("mingpt/8x512.onnx", "mingpt/8x512.yaml")),
-    "bert": Model("BERT base, 4 x 64 tokens", 4, bert, tokens(30522, 64), tokens(30522, 64), cross_entropy, adamw, {"loss": CROSS_ENTROPY}),
+    "bert": Model("BERT base, 4 x 64 tokens", 4, bert, tokens(30522, 64), tokens(30522, 64), cross_entropy, adamw,
+                  {"loss": CROSS_ENTROPY, "init": {**NORMAL, "rules": [{"match": "*LayerNorm.weight", "kind": "ones"}, BIASES]}}),
     "resnet50": Model("ResNet-50, 4 images of 224 x 224", 4, resnet50, lambda n: torch.randn(n, 3, 224, 224),
                       lambda n: torch.randint(1000, (n,)), F.cross_entropy,
                       lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=True),
@@ -193,9 +195,9 @@ MODELS = {
                         lambda p: torch.optim.Adam(p, lr=1e-5, fused=True),
                         write=copy("fairscale_classifier/classifier.onnx", "fairscale_classifier/classifier.yaml")),
     "unet": Model("U-Net, 16 images of 32 x 32", 16, unet, lambda n: torch.randn(n, 3, 32, 32), lambda n: torch.randn(n, 3, 32, 32),
-                  F.mse_loss, adamw, {"loss": {"kind": "mse", "labels": {"name": "labels"}}}),
+                  F.mse_loss, adamw, {"loss": {"kind": "mse", "labels": {"name": "labels"}}, "init": {**NORMAL, "rules": [BIASES]}}),
     "lstm": Model("LSTM 2x512, 16 x 32 words of 10,000", 16, lstm, tokens(10000, 32), tokens(10000, 32), cross_entropy, adamw,
-                  {"loss": CROSS_ENTROPY}),
+                  {"loss": CROSS_ENTROPY, "init": {**NORMAL, "rules": [BIASES]}}),
 }
 
 if __name__ == "__main__":
