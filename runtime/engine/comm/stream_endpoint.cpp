@@ -240,11 +240,12 @@ void StreamEndpoint::shutdown() {
   notify();
 }
 
-Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline &deadline) {
-  if (with.empty()) return Status::ok();
+Result<std::string> StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline &deadline) {
+  std::string obstacle;
+  if (with.empty()) return obstacle;
   std::shared_ptr<SharedRegion> own; // null: there is no memory for it
-  if (Result<std::shared_ptr<SharedRegion>> made = SharedRegion::create(static_cast<int>(with.size())); made)
-    own = std::move(*made);
+  Result<std::shared_ptr<SharedRegion>> made = SharedRegion::create(static_cast<int>(with.size()));
+  if (made) own = std::move(*made);
   const size_t count = with.size();
   std::vector<SharedOffer> mine(count), theirs(count);
   std::vector<std::shared_ptr<SharedRegion>> opened(count);
@@ -262,8 +263,12 @@ Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline 
   for (size_t i = 0; i < count && own; ++i)
     if (Result<std::shared_ptr<SharedRegion>> found = SharedRegion::open(theirs[i]); found)
       opened[i] = std::move(*found), isOpened[i] = 1;
+    else
+      obstacle = fmt::format("rank {}: {}", with[i], found.status().message());
+  if (!own) obstacle = fmt::format("rank {}: {}", place.rank, made.status().message());
   CLEAVE_RETURN_IF_ERROR(swap(isOpened, isOpenedThere));
   for (size_t i = 0; i < count; ++i) {
+    if (opened[i] && !isOpenedThere[i]) obstacle = fmt::format("rank {} cannot map rank {}'s", with[i], place.rank);
     if (!opened[i] || !isOpenedThere[i]) continue;
     const int socket = ::dup(peers[static_cast<size_t>(with[i])].link->socket());
     if (socket < 0) return runError("there are too few file descriptors (ulimit -n)");
@@ -271,7 +276,7 @@ Status StreamEndpoint::shareMemory(const std::vector<int> &with, const Deadline 
     std::lock_guard guard(linking);
     region = own;
   }
-  return Status::ok();
+  return obstacle;
 }
 
 } // namespace cleave::runtime

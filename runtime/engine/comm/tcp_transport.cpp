@@ -8,6 +8,7 @@
 #include "runtime/engine/comm/transport.h"
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <set>
 
 namespace cleave::runtime {
@@ -79,9 +80,15 @@ Status TcpTransport::connect(TimeLimit limit) {
     if (lane <= transferLane && rendezvous.isBeside(peer)) sharing[lane].push_back(peer);
   }
   needed.clear();
-  for (int lane = 0; lane < healthLane; ++lane)
-    CLEAVE_RETURN_IF_ERROR(endpoints[static_cast<size_t>(lane)]->shareMemory(sharing[static_cast<size_t>(lane)],
-                                                                             Deadline(abortFlag, limit)));
+  std::string obstacle;
+  for (int lane = 0; lane < healthLane; ++lane) {
+    CLEAVE_ASSIGN_OR_RETURN(std::string met, endpoints[static_cast<size_t>(lane)]->shareMemory(
+                                                 sharing[static_cast<size_t>(lane)], Deadline(abortFlag, limit)));
+    if (!met.empty()) obstacle = std::move(met);
+  }
+  if (!obstacle.empty())
+    fmt::print(stderr, "cleave: rank {} sends over TCP to ranks of its own host, as they share no memory: {}\n", rank(),
+               obstacle);
   return Status::ok();
 }
 

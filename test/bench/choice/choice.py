@@ -5,9 +5,9 @@
     choice.py --build BUILD [--models a,b] [--devices 2,4] [--minutes 18] [--steps 3] [--write PAGE]
 
 All splits of a model are compiled, then run by turns: in each round every plan runs for a few steps, forwards in one round and
-backwards in the next. A split that took a fifth more than the fastest in the first round is not run again. Its figure is the median of
-its steps but the first two of every run. PyTorch's runs come between the first round and the second. All have one process a rank or one thread
-a device, and as many threads. A run that fails, or that is not done in time, is a row with its reason.
+backwards in the next. The first two steps of a run do not count. The first round is short, and a split that took a tenth
+more than the fastest is not run again. A figure is the median. PyTorch runs between the first round and the second. It has a process a
+rank, Cleave a thread a device, and both as many threads. A run that fails, or that is not done in time, is a row with its reason.
 
 PyTorch is the pinned one of ./dev (CLEAVE_DEPS), or that of the Python which CLEAVE_TORCH_PYTHON names; it exports the models, too.
 """
@@ -28,7 +28,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = "<!-- choices -->", "<!-- end of choices -->"
 MODELS = ("mingpt", "bert", "resnet50", "classifier", "unet", "lstm")
 TORCH = {"ddp": "PyTorch DDP", "fsdp2": "PyTorch FSDP2", "pipeline": "PyTorch pipeline, 1f1b"}
-WARMUP, DROPPED, MOST_ROUNDS, MOST_STEPS = 2, 1.2, 6, 40
+WARMUP, DROPPED, MOST_ROUNDS, MOST_STEPS = 2, 1.1, 6, 40
+QUICK_SECONDS = 0.5  # of steps that count in the first round; one, if it takes longer
 RUN_SECONDS, COMPILE_SECONDS = 120, 180  # that one run, and one command of the compiler, may take
 WITHIN = 0.03  # of the fastest: as good as it
 
@@ -162,11 +163,11 @@ class Comparison:
             self.compile(row, ["--like", row.name])
             self.rows.append(row)
 
-    def run(self, row):
+    def run(self, row, steps):
         metrics = self.folder / "metrics.jsonl"
         metrics.unlink(missing_ok=True)
         try:
-            call([self.cleave, "run", row.plan, "--steps", WARMUP + self.steps, "--threads", self.threads, "--metrics", metrics, "--quiet"],
+            call([self.cleave, "run", row.plan, "--steps", WARMUP + steps, "--threads", self.threads, "--metrics", metrics, "--quiet"],
                  RUN_SECONDS)
         except Failure as why:
             row.why, row.plan, row.times = f"did not run: {why}", None, []
@@ -178,7 +179,7 @@ class Comparison:
         row, (python, environment) = Row(TORCH[kind]), self.torch
         here = {**environment, "WORLD_SIZE": str(self.devices), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                 "OMP_NUM_THREADS": str(self.threads)}
-        command = [python, HERE / "torch_rank.py", self.model, kind, WARMUP + 2 * self.steps, self.threads]
+        command = [python, HERE / "torch_rank.py", self.model, kind, WARMUP + self.steps, self.threads]
         try:
             outputs = finish([start(command, {**here, "RANK": str(rank)}) for rank in range(self.devices)], RUN_SECONDS)
             row.times = json.loads(outputs[0].splitlines()[-1])[WARMUP:]
@@ -190,7 +191,7 @@ class Comparison:
         """Rounds until that time; at least two."""
         running = [row for row in self.rows if row.plan]
         for row in running:
-            self.run(row)
+            self.run(row, max(1, min(10, int(QUICK_SECONDS / row.predicted))))
         for kind in TORCH:
             self.run_torch(kind)
         fastest = min((row.median for row in running if row.times), default=0)
@@ -201,7 +202,7 @@ class Comparison:
             begin = time.monotonic()
             for row in running if number % 2 == 0 else running[::-1]:
                 if row.plan:
-                    self.run(row)
+                    self.run(row, self.steps)
             now = time.monotonic()
             if now + (now - begin) > until:
                 break
@@ -245,7 +246,7 @@ def main():
     parser.add_argument("--models", default=",".join(MODELS), help="of these")
     parser.add_argument("--devices", default="2,4")
     parser.add_argument("--minutes", type=float, default=18, help="that all should take")
-    parser.add_argument("--steps", type=int, default=3, help="that count, of a run")
+    parser.add_argument("--steps", type=int, default=3, help="that count, of a run after the first round")
     parser.add_argument("--write", type=pathlib.Path, help="the page whose tables are replaced")
     options = parser.parse_args()
     begin, torch = time.monotonic(), find_torch()

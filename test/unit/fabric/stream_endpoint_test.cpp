@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 
@@ -144,6 +145,25 @@ TEST_P(Streams, ASilentPeerIsNamedAtTheDeadlineAndAnAbortEndsAWait) {
 
 INSTANTIATE_TEST_SUITE_P(All, Streams, testing::Bool(),
                          [](const auto &info) { return info.param ? "SharedMemory" : "Socket"; });
+
+TEST(SharedRegions, WithoutMemorySocketsStayAndTheReasonIsTold) {
+  Two two;
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit none{0, files.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0); // a memfd is one more
+  two.both([&](int e) {
+    Result<std::string> obstacle = two.ends[e]->shareMemory({1 - e}, Deadline(two.abort, 60));
+    ASSERT_TRUE(obstacle) << obstacle.status().message();
+    EXPECT_THAT(*obstacle, testing::StartsWith("rank " + std::to_string(e) + ": memfd_create: "));
+  });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  two.both([&](int e) {
+    Bytes out = bytesOf(3 << 20, e), in = bytesOf(3 << 20, 99);
+    EXPECT_TRUE(two.exchange(e, {{1 - e, 5, out.data(), std::ssize(out)}}, {{1 - e, 5, in.data(), std::ssize(in)}}));
+    EXPECT_TRUE(in == bytesOf(3 << 20, 1 - e));
+  });
+}
 
 TEST(SharedRegions, WhatIsNotOfferedIsNotMapped) {
   ASSERT_GE(sodium_init(), 0);
