@@ -264,7 +264,7 @@ def main():
                 compiled = time.monotonic()
                 comparison.measure(until)
             except Failure as why:
-                rows.append(f"| {title} | {devices} | {why} | | | | | |")
+                rows.append(f"| {title} | {devices} | {why} | | | | | |".replace(f"{scratch}/", ""))
                 print(rows[-1], flush=True)
                 continue
             finally:
