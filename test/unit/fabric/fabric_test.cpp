@@ -21,7 +21,8 @@ struct FabricKind {
 };
 std::ostream &operator<<(std::ostream &out, const FabricKind &kind) { return out << kind.name; }
 
-constexpr const char *fakeGpu = "CLEAVE_CUDA_LIBRARIES=" FAKE_LIBRARIES " FAKE_CUDA_GPUS=1";
+constexpr const char *fakeGpu =
+    "CLEAVE_CUDA_LIBRARIES=" FAKE_LIBRARIES " FAKE_CUDA_GPUS=1 NCCL_MULTI_RANK_GPU_ENABLE=1";
 const std::vector<FabricKind> onCpu = {{"Threads", FabricKind::Threads},
                                        {"SharedMemory", FabricKind::Processes},
                                        {"Tcp", FabricKind::Processes, "CLEAVE_SHARED_MEMORY=0"},

@@ -1,17 +1,19 @@
 // NCCL between processes of one machine, through files of a folder that the identifier names: a member's part of an
-// exchange is a file, which the others read when it is there. Sums are made in the order of the ranks and rounded to
-// the type after every one, as NCCL's hops do. As in the library, a send ends when it was received, so that an order of
+// exchange is a file, which the others read when it is there. Sums go around a ring: each member's part of a tensor has
+// an order of its own, and every hop rounds to the type. As in the library, a send ends when it was received, so that an order of
 // calls that would hang there hangs here, operations of a group begin together, and work is only enqueued: what a graph
 // runs again is exchanged again. The first message between two waits on the host for the other's call, as it connects
 // them. Members that do not call the same thing, with as many elements, fail, and so do those of whom one is captured
 // and another is not. A communicator is destroyed by its members together; it ends, aborted too, when what was enqueued
-// is done and no graph is left that has a call of it.
+// is done and no graph is left that has a call of it. Two ranks on one GPU are refused unless
+// NCCL_MULTI_RANK_GPU_ENABLE=1, and always before 2.30 (FAKE_NCCL_VERSION, 23102 for 2.31.2, is the version).
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -121,13 +123,19 @@ std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation
 template <typename T> void combine(int operation, T &into, T value) {
   into = operation == 0 ? static_cast<T>(into + value) : operation == 2 ? std::max(into, value) : std::min(into, value);
 }
+// The member whose value an element's sum begins with: a ring cuts a tensor into a part for each member, and the sum of
+// a part ends at that member.
+size_t firstOf(const std::vector<std::string> &all, size_t element, size_t width) {
+  return (element * all.size() * width / all[0].size() + 1) % all.size();
+}
 template <typename T>
 void reduceAs(int operation, const std::vector<std::string> &all, size_t begin, size_t count, void *out) {
   for (size_t i = 0; i < count; ++i) {
     T sum, value;
-    std::memcpy(&sum, all[0].data() + (begin + i) * sizeof(T), sizeof(T));
-    for (size_t r = 1; r < all.size(); ++r) {
-      std::memcpy(&value, all[r].data() + (begin + i) * sizeof(T), sizeof(T));
+    size_t first = firstOf(all, begin + i, sizeof(T));
+    std::memcpy(&sum, all[first].data() + (begin + i) * sizeof(T), sizeof(T));
+    for (size_t hop = 1; hop < all.size(); ++hop) {
+      std::memcpy(&value, all[(first + hop) % all.size()].data() + (begin + i) * sizeof(T), sizeof(T));
       combine(operation, sum, value);
     }
     std::memcpy(static_cast<char *>(out) + i * sizeof(T), &sum, sizeof(T));
@@ -137,9 +145,10 @@ void reduceNumbers(fake::Number type, int operation, const std::vector<std::stri
                    void *out) {
   for (size_t i = 0; i < count; ++i) {
     auto at = static_cast<int64_t>(begin + i), to = static_cast<int64_t>(i);
-    fake::store(type, out, to, fake::load(type, all[0].data(), at));
-    for (size_t r = 1; r < all.size(); ++r) {
-      double sum = fake::load(type, out, to), value = fake::load(type, all[r].data(), at);
+    size_t first = firstOf(all, begin + i, 2);
+    fake::store(type, out, to, fake::load(type, all[first].data(), at));
+    for (size_t hop = 1; hop < all.size(); ++hop) {
+      double sum = fake::load(type, out, to), value = fake::load(type, all[(first + hop) % all.size()].data(), at);
       combine(operation, sum, value);
       fake::store(type, out, to, sum); // each hop rounds
     }
@@ -261,6 +270,27 @@ void awaitCalls(const Comm *comm) {
   }
 }
 
+int libraryVersion() {
+  const char *given = std::getenv("FAKE_NCCL_VERSION");
+  return given ? std::atoi(given) : 23102;
+}
+
+// The GPU of each rank is another's only where the library can do that and is told to.
+int refuseSharedGpus(Comm *comm, const std::vector<std::string> &gpus) {
+  const char *allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  bool canShare = libraryVersion() >= 23000;
+  if (canShare && allowed && std::string(allowed) == "1") return ok;
+  for (int r = 0; r < comm->ranks; ++r)
+    for (int other = 0; other < r; ++other)
+      if (gpus[static_cast<size_t>(r)] == gpus[static_cast<size_t>(other)])
+        return fail(comm, invalidUsage,
+                    canShare ? "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to "
+                               "enable this configuration."
+                             : "Duplicate GPU detected : rank " + std::to_string(r) + " and rank " +
+                                   std::to_string(other) + " both on CUDA device c000");
+  return ok;
+}
+
 struct Id {
   char bytes[128];
 };
@@ -269,7 +299,7 @@ struct Id {
 extern "C" {
 const char *ncclGetErrorString(int) { return "not as the fake library wants it"; }
 const char *ncclGetLastError(Comm *) { return complaint.c_str(); }
-int ncclGetVersion(int *version) { return *version = 22703, ok; }
+int ncclGetVersion(int *version) { return *version = libraryVersion(), ok; }
 int ncclGetUniqueId(Id *id) {
   std::random_device random;
   std::filesystem::path memory = "/dev/shm";
@@ -280,7 +310,8 @@ int ncclGetUniqueId(Id *id) {
 int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, void *) {
   if (rank < 0 || rank >= ranks) return invalidArgument;
   *comm = make(id.bytes, ranks, rank);
-  return exchange(*comm, Init, 0, 0, 0, "").empty() ? internalError : ok;
+  std::vector<std::string> gpus = exchange(*comm, Init, 0, 0, 0, std::to_string(fake::currentDevice));
+  return gpus.empty() ? internalError : refuseSharedGpus(*comm, gpus);
 }
 int ncclCommSplit(Comm *comm, int color, int key, Comm **made, void *) {
   *made = nullptr;
