@@ -21,6 +21,9 @@ ONEDNN=(onednn-cpu-gomp onednn_cpu_gomp-2023.2.0-py2.py3-none-manylinux1_x86_64.
 # NVIDIA's assembler for GPU kernels, and its library of functions for them; no GPU or driver is needed.
 PTXAS=(nvidia-cuda-nvcc-cu12 nvidia_cuda_nvcc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl
   5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0)
+# Of ./dev pack: 2.30 and later run several ranks on one GPU.
+NCCL=(nvidia-nccl-cu13 nvidia_nccl_cu13-2.31.2-py3-none-manylinux_2_18_x86_64.whl
+  0bcaf0308854cb55fcc35af72e2c83143f3b71e65a4e865e2c586b1cdcdb5ae0)
 # Rules of accessibility, which the tests try on the report's page in a browser.
 AXE=(axe-playwright-python axe_playwright_python-0.1.8-py3-none-any.whl
   fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8)
@@ -83,6 +86,13 @@ get_ptxas() {
   cp -r "$to"/wheel/nvidia/cuda_nvcc/. "$to/"
   chmod +x "$to/bin/ptxas"
   rm -rf "$to/wheel"
+}
+
+get_nccl() {
+  fetch "${NCCL[@]}"
+  rm -rf "$CLEAVE_DEPS/nccl"
+  logged nccl unzip -q -o -j "$CLEAVE_DEPS/archives/${NCCL[1]}" "nvidia/nccl/lib/libnccl.so.2" -d "$CLEAVE_DEPS/nccl"
+  rm "$CLEAVE_DEPS/archives/${NCCL[1]}"
 }
 
 get_highs() { # Python's wheel holds the library, but no headers

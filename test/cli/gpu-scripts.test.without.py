@@ -18,7 +18,8 @@ for library in (build / "test/unit/cuda/libraries").iterdir():
 for name in [f"{missing}.so", f"{missing}.so.12"] if missing == "libcublasLt" else []:
     (libraries / name).write_text("")
 done = subprocess.run([sys.executable, run, "--build", build, "--fake", "--all", "--budget", "540", "--out", folder / "out",
-                       "--models", "mlp", "--splits", "single", "--node-tests", "test_gemm_all_attributes,test_basic_conv_with_padding"],
+                       "--models", "mlp", "--splits", "single", "--node-tests", "test_gemm_all_attributes,test_basic_conv_with_padding",
+                       "--nccl-cases", "mlp ddp2 fp32"],
                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                       env={**os.environ, "FAKE_CUDA_LIBRARIES": str(libraries), "LD_LIBRARY_PATH": str(libraries)})
 print(done.stdout, end="")
