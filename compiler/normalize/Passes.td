@@ -132,6 +132,25 @@ def StackExperts : Pass<"stack-experts", "::mlir::ModuleOp"> {
   }];
 }
 
+def ChooseExperts : Pass<"choose-experts", "::mlir::ModuleOp"> {
+  let summary = "a sum over experts of which each row takes one is computed for that one";
+  let description = [{
+    A loop over experts, each of which takes the tokens that chose it, has become a sum over all experts of what each
+    computes for every token, where the token has not chosen it 0. The one that is left is computed instead, with its
+    weights looked up by the token's choice; conditions beside the choice (a capacity) stay.
+
+        %y = onnx.Contract %x, %w [t,k] [e,k,n] -> [e,t,n]          w: weights of 8 experts
+        %s = ReduceSum(Where(Equal(%chosen, 0..7), %y, 0)) over e
+        becomes
+        %v = onnx.Gather %w, %chosen ; %y = onnx.Contract %x, %v [t,k] [t,k,n] -> [t,n]
+        %s = Where(Equal(%chosen, %chosen), %y, 0)
+
+    A choice of no expert (-1, 8) stays 0. RaiseGroupedProducts makes grouped products of the lookups: it stands before
+    that, for devices that have them.
+  }];
+  let dependentDialects = ["::cleave::onnx::OnnxDialect"];
+}
+
 def RaiseGroupedProducts : Pass<"raise-grouped-products", "::mlir::ModuleOp"> {
   let summary = "a product with looked-up matrices reads them where they lie";
   let description = [{

@@ -165,17 +165,27 @@ bool BranchStacker::isStackable(Operation *op) {
          isa<onnx::ContractOp, onnx::PadOp, onnx::ConcatOp, onnx::CumSumOp>(op);
 }
 
+// Slices of one parameter: experts whose weights are stacked already.
+static bool isOfStackedWeights(const Bundle &bundle) {
+  return bundle.kind == Bundle::Slices &&
+         isa_and_present<onnx::ReadOp>(bundle.values[0].getDefiningOp<onnx::SliceOp>().getX().getDefiningOp());
+}
+
 bool BranchStacker::haveWeights() const {
   return llvm::any_of(bundles, [](const Bundle &bundle) {
-    return bundle.kind == Bundle::Weights && llvm::all_of(bundle.values, [](Value value) {
+    return (bundle.kind == Bundle::Weights || isOfStackedWeights(bundle)) &&
+           llvm::all_of(bundle.values, [](Value value) {
+             while (value.hasOneUse() && isa<onnx::ReshapeOp, onnx::TransposeOp>(*value.getUsers().begin()))
+               value = value.getUsers().begin()->getResult(0);
              return value.hasOneUse() && isa<onnx::ContractOp>(*value.getUsers().begin());
            });
   });
 }
 
 bool BranchStacker::haveChoice() const {
-  return llvm::any_of(
-      bundles, [](const Bundle &bundle) { return bundle.kind == Bundle::Slices || bundle.kind == Bundle::Constants; });
+  return llvm::any_of(bundles, [](const Bundle &bundle) {
+    return (bundle.kind == Bundle::Slices && !isOfStackedWeights(bundle)) || bundle.kind == Bundle::Constants;
+  });
 }
 
 bool BranchStacker::isSelfContained(Operation *reader) const {

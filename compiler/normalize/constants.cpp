@@ -158,6 +158,10 @@ private:
     left -= count;
     if (DenseElementsAttr attribute = constantOf(value)) return toHostTensor(attribute);
     Operation *op = value.getDefiningOp();
+    if (auto mark = dyn_cast_or_null<UnrealizedConversionCastOp>(op)) { // how many entries data may select (selection.h)
+      const HostTensor *most = evaluate(mark.getOperand(0), depth + 1);
+      return most ? std::optional(*most) : std::nullopt;
+    }
     if (!op || !runtime::canEvaluate(evaluatorName(op)) || op->getName().getDialectNamespace() != "onnx" ||
         isa<onnx::RandomUniformOp>(op))
       return std::nullopt;

@@ -141,6 +141,24 @@ const std::map<std::string, OpSchema> &furtherSchemas() {
                                           .Input(4, "g_idx", "", "ints", OpSchema::Optional)
                                           .Input(5, "bias", "", "T", OpSchema::Optional)
                                           .Output(0, "Y", "", "T"));
+    add("com.microsoft::MoE", OpSchema("MoE", "", 0)
+                                  .Attr("activation_type", "", AttributeProto::STRING, std::string("relu"))
+                                  .Attr("activation_alpha", "", AttributeProto::FLOAT, 1.0f)
+                                  .Attr("activation_beta", "", AttributeProto::FLOAT, 0.0f)
+                                  .Attr("k", "", AttributeProto::INT, int64_t(1))
+                                  .Attr("normalize_routing_weights", "", AttributeProto::INT, int64_t(0))
+                                  .Attr("swiglu_fusion", "", AttributeProto::INT, int64_t(0))
+                                  .Attr("swiglu_limit", "", AttributeProto::FLOAT, false)
+                                  .Attr("use_sparse_mixer", "", AttributeProto::INT, int64_t(0))
+                                  .Input(0, "input", "", "T")
+                                  .Input(1, "router_probs", "", "T")
+                                  .Input(2, "fc1_experts_weights", "", "T")
+                                  .Input(3, "fc1_experts_bias", "", "T", OpSchema::Optional)
+                                  .Input(4, "fc2_experts_weights", "", "T")
+                                  .Input(5, "fc2_experts_bias", "", "T", OpSchema::Optional)
+                                  .Input(6, "fc3_experts_weights", "", "T", OpSchema::Optional)
+                                  .Input(7, "fc3_experts_bias", "", "T", OpSchema::Optional)
+                                  .Output(0, "output", "", "T"));
     return made;
   }();
   return schemas;

@@ -1,13 +1,21 @@
 #include "compiler/normalize/node.h"
 #include "compiler/import/types.h"
 #include "compiler/normalize/narrow_types.h"
+#include "compiler/normalize/selection.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 namespace cleave::normalize {
 
 Node::Node(onnx::NodeOp op, CoreBuilder &b, FunctionState &state) : op(op), b(b), state(state) {
-  for (Value input : op.getInputs()) inputs.push_back(input.getDefiningOp<onnx::NoneOp>() ? Value() : input);
+  for (Value input : op.getInputs()) {
+    inputs.push_back(input.getDefiningOp<onnx::NoneOp>() ? Value() : input);
+    selections.emplace_back();
+    auto known = state.selected.find(input);
+    if (known == state.selected.end()) continue;
+    inputs.back() = input.getDefiningOp()->getOperand(0); // of its mark
+    selections.back() = known->second;
+  }
 }
 
 InFlightDiagnostic errorAt(onnx::NodeOp node) {
@@ -61,6 +69,7 @@ runtime::HostTensor Node::constantTensor(size_t i) {
   if (!tensor)
     fail("its input " + Twine(i) +
          " must be known once dimensions are bound, but it depends on data or on a parameter");
+  if (!state.counts.empty()) checkCounts(*this, i);
   return *tensor;
 }
 Dims Node::constantInts(size_t i) {

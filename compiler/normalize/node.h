@@ -18,6 +18,14 @@
 
 namespace cleave::normalize {
 
+// What data select of a value (selection.h): the positions where `mask` holds.
+struct Selection {
+  mlir::Value mask;  // i1, of the selected tensor's shape
+  int64_t dim = 0;   // of the value: the positions, in row-major order
+  int64_t each = 1;  // consecutive elements along it for each position
+  Values indices{};  // of a matrix of the positions' indices: those along each dimension of the mask
+};
+
 // State that rules share over one function: options, and additions to the function when all nodes are done.
 struct FunctionState {
   BatchNormMode batchNorm;
@@ -28,6 +36,9 @@ struct FunctionState {
   llvm::DenseMap<mlir::Value, Values> sequences{};        // what stands for a sequence -> its elements
   llvm::DenseMap<mlir::Value, mlir::Type> narrow{};       // a carrier -> the narrow element type (narrow_types.h)
   llvm::DenseMap<mlir::Value, mlir::Value> quantized{};   // integers or codes -> the same numbers, with a gradient
+  llvm::MapVector<mlir::Value, Selection> selected{};     // marks of what data select
+  llvm::MapVector<mlir::Value, Selection> counts{};       // marks of how many that is
+  llvm::DenseMap<mlir::Value, int64_t> distinct{};        // integers -> the dimension along which no two are equal
   ConstantBudget constants{};
   int64_t writtenOut = 0; // nodes that Loops and sequences became
 };
@@ -41,7 +52,8 @@ public:
   onnx::NodeOp op;
   CoreBuilder &b;
   FunctionState &state;
-  Values inputs; // null: absent
+  Values inputs;                                   // null: absent
+  llvm::SmallVector<std::optional<Selection>> selections; // of each input
 
   [[noreturn]] void fail(const llvm::Twine &message);
   std::string type() { return op.getOpType().str(); }
@@ -120,6 +132,8 @@ void addOnnxruntime(Rules &rules);
 mlir::Value matrixProduct(Node &n, mlir::Value lhs, mlir::Value rhs);
 // The product along an axis, which is left with size 1.
 mlir::Value productAlong(Node &n, mlir::Value x, int64_t axis);
+// The k largest (or smallest) along an axis, and where they are; of equal ones the first.
+Values topAlong(Node &n, mlir::Value x, int64_t axis, int64_t k, bool largest = true);
 // The parts of these sizes along an axis, which they must add up to.
 Values splitAlong(Node &n, mlir::Value x, int64_t axis, llvm::ArrayRef<int64_t> sizes);
 

@@ -3,6 +3,7 @@
 #include "compiler/normalize/function_bodies.h"
 #include "compiler/normalize/narrow_types.h"
 #include "compiler/normalize/node.h"
+#include "compiler/normalize/selection.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/defs/schema.h"
 #include "llvm/ADT/MapVector.h"
@@ -99,7 +100,8 @@ struct NormalizeNodes : impl::NormalizeNodesBase<NormalizeNodes> {
       if (expandFunctionBody(node, builder, narrow)) return false;
       view.fail("ONNX's definition of the operator does not cover its attributes and operand types");
     }
-    Values results = rule(view);
+    const bool isSelected = llvm::any_of(view.selections, [](const auto &one) { return one.has_value(); });
+    Values results = isSelected ? rewriteSelected(view, rule) : rule(view);
     for (auto [old, value] : llvm::zip(node.getResults(), results)) {
       if (!value && !old.use_empty()) view.fail("its output " + Twine(old.getResultNumber()) + " is not supported");
       if (!value) continue;
@@ -150,7 +152,10 @@ struct NormalizeNodes : impl::NormalizeNodesBase<NormalizeNodes> {
       auto name = onnx::nameAttr.ofResult(function, output.getOperandNumber());
       if (state.sequences.count(output.get()))
         return function.emitError("output '") << (name ? *name : "") << "' is a sequence of tensors";
+      if (state.selected.count(output.get()))
+        return function.emitError("output '") << (name ? *name : "") << "' has as many entries as data select (NonZero)";
     }
+    if (failed(eraseMarks(state))) return failure();
     OpBuilder builder(block.getTerminator());
     for (auto &[symbol, value] : state.writes)
       onnx::WriteOp::create(builder, value.getLoc(), cast<FlatSymbolRefAttr>(symbol), value);

@@ -80,6 +80,7 @@ llvm::ArrayRef<WordDemand> wordDemands() {
       {"GridSample", "padding_mode", "zeros|border|reflection"},
       {"RoiAlign", "mode", "avg|max"},
       {"RoiAlign", "coordinate_transformation_mode", "half_pixel|output_half_pixel"},
+      {"MoE", "activation_type", "relu|gelu|silu|swiglu|identity"},
       {"TensorScatter", "mode", "linear|circular"},
       {"Pad", "mode", "constant|reflect|edge|wrap"},
       {"Resize", "mode", "nearest|linear|cubic"},

@@ -1,5 +1,5 @@
 // Operators of onnxruntime's own domain that its optimizers and exporters of language models write: attention, rotary
-// positions, products with weights of a few bits. Their caches of earlier tokens are not supported: training has none.
+// positions, products with weights of a few bits, experts. Their caches of earlier tokens are not supported: training has none.
 #include "compiler/normalize/node.h"
 #include <cmath>
 
@@ -260,6 +260,69 @@ Values fusedMatMul(Node &n) {
   return {n.b.mul(matrixProduct(n, operand(0, "transA"), operand(1, "transB")), n.real("alpha", 1))};
 }
 
+// a [tokens, choices, 2 * width], a gate and a linear part in turns -> [tokens, choices, width]
+Value gatedInTurns(Node &n, Value a) {
+  const Dims whole(shapeOf(a));
+  if (whole.back() % 2) n.fail("its fc1 does not have a gate for each of its columns");
+  const Dims pairs{whole[0], whole[1], whole[2] / 2, 2}, half{whole[0], whole[1], whole[2] / 2};
+  auto part = [&](int64_t i) { return n.b.reshape(n.b.slice(n.b.reshape(a, pairs), 3, i, 1), half); };
+  Value gate = part(0), linear = part(1);
+  if (n.attribute("swiglu_limit")) {
+    auto limit = [&](Value x, double by) { return n.b.broadcastTo(n.b.scalar(x, by), shapeOf(x)); };
+    const double most = n.real("swiglu_limit", 0);
+    gate = n.b.binary<onnx::MinOp>(gate, limit(gate, most));
+    linear = n.b.binary<onnx::MaxOp>(n.b.binary<onnx::MinOp>(linear, limit(linear, most)), limit(linear, -most));
+  }
+  Value swish = n.b.mul(gate, n.b.unary<onnx::SigmoidOp>(n.b.mul(gate, n.real("activation_alpha", 1))));
+  return n.b.mul(swish, n.b.add(linear, n.real("activation_beta", 0)));
+}
+
+// Inputs: tokens, the router's scores [tokens, experts], and [experts, out, in] and [experts, out] of fc1, fc2 and fc3.
+// Each token takes the sum of its k best experts, by the softmax of its scores. Where two are equal, the first is
+// better; onnxruntime does not say.
+Values mixtureOfExperts(Node &n) {
+  Value x = n.in(0), scores = n.in(1);
+  if (rankOf(x) != 2 && rankOf(x) != 3) n.fail("needs an operand [tokens, width] or [batch, length, width]");
+  if (n.integer("use_sparse_mixer", 0)) n.fail("its attribute 'use_sparse_mixer' is not supported");
+  const int64_t width = shapeOf(x).back(), tokens = width ? typeOf(x).getNumElements() / width : 0;
+  if (rankOf(scores) != 2 || tokens < 1) n.fail("needs scores [tokens, experts]");
+  const int64_t experts = shapeOf(scores)[1], k = n.integer("k", 1);
+  n.needsShape(1, {tokens, experts});
+  if (k < 1 || k > experts) n.fail("its attribute 'k' is " + Twine(k) + ", of " + Twine(experts) + " experts");
+  for (size_t i : {2, 4, 6})
+    if (n.has(i) && rankOf(n.in(i)) != 3) n.fail("needs weights [experts, out, in]");
+  const int64_t inner = shapeOf(n.in(4))[2];
+  const std::string activation = n.text("activation_type", "relu");
+  const bool isFused = activation == "swiglu";
+  if (isFused && (n.integer("swiglu_fusion", 0) != 1 || n.has(6)))
+    n.fail("its activation 'swiglu' is supported with swiglu_fusion=1 and without fc3: gate and linear part in turns");
+  if (activation == "gelu") n.fail("its activation 'gelu' is not supported: onnxruntime's kernels compute two kinds");
+  const int64_t first = isFused ? 2 * inner : inner;
+  for (auto [i, out, in] : {std::tuple(2, first, width), std::tuple(4, width, inner), std::tuple(6, inner, width)}) {
+    n.needsShape(size_t(i), {experts, out, in});
+    n.needsShape(size_t(i) + 1, {experts, out});
+  }
+
+  Value top = n.b.unary<onnx::StopGradientOp>(n.b.reduceMax(scores, {1}, true));
+  Value e = n.b.unary<onnx::ExpOp>(n.b.sub(scores, top));
+  const Values best = topAlong(n, n.b.div(e, n.b.reduceSum(e, {1}, true)), 1, k);
+  Value weights = best[0], chosen = best[1];
+  if (n.integer("normalize_routing_weights", 0)) weights = n.b.div(weights, n.b.reduceSum(weights, {1}, true));
+  // rows [tokens, choices, in] (or [tokens, in]) times the weights of each one's expert
+  auto product = [&](Value rows, size_t i) {
+    const Dims own = rankOf(rows) == 2 ? Dims{0, 3} : Dims{0, 1, 3};
+    Value y = n.b.contract(rows, n.b.gather(n.in(i), chosen, 0), own, {0, 1, 2, 3}, {0, 1, 2});
+    return n.has(i + 1) ? n.b.add(y, n.b.gather(n.in(i + 1), chosen, 0)) : y;
+  };
+  Value rows = n.b.reshape(x, {tokens, width}), y = product(rows, 2);
+  if (isFused) y = gatedInTurns(n, y);
+  if (activation == "relu") y = n.b.unary<onnx::ReluOp>(y);
+  if (activation == "silu") y = n.b.mul(y, n.b.unary<onnx::SigmoidOp>(y));
+  if (n.has(6)) y = n.b.mul(y, product(rows, 6));
+  y = n.b.mul(product(y, 4), n.b.insertOnes(weights, {2}));
+  return {n.b.reshape(n.b.reduceSum(y, {1}, false), shapeOf(x))};
+}
+
 } // namespace
 
 void addOnnxruntime(Rules &rules) {
@@ -269,6 +332,7 @@ void addOnnxruntime(Rules &rules) {
   rules.add("RotaryEmbedding", rotaryEmbedding, domain);
   rules.add("MatMulNBits", matMulNBits, domain);
   rules.add("FusedMatMul", fusedMatMul, domain);
+  rules.add("MoE", mixtureOfExperts, domain);
 }
 
 } // namespace cleave::normalize

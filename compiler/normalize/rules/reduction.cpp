@@ -138,11 +138,17 @@ Values hardmax(Node &n) {
 // There is no sorting primitive: the k extremes are found one after the other. Routers of experts ask for few of few.
 // The smallest index among equals comes first; the gradient goes to the elements that were found.
 Values topK(Node &n) {
-  constexpr int64_t mostElements = 64;
   Value x = n.in(0);
-  int64_t axis = n.axis(n.integer("axis", -1), rankOf(x)), size = shapeOf(x)[axis];
+  int64_t axis = n.axis(n.integer("axis", -1), rankOf(x));
   int64_t k = n.version() >= 10 ? n.constantInt(1) : n.integer("k", 0);
-  bool largest = n.integer("largest", 1);
+  return topAlong(n, x, axis, k, n.integer("largest", 1));
+}
+
+} // namespace
+
+Values topAlong(Node &n, Value x, int64_t axis, int64_t k, bool largest) {
+  constexpr int64_t mostElements = 64;
+  const int64_t size = shapeOf(x)[axis];
   if (k < 0 || k > size) n.fail("asks for " + Twine(k) + " of " + Twine(size) + " elements");
   if (k > mostElements) n.fail("asks for " + Twine(k) + " elements; at most " + Twine(mostElements) + " are supported");
   Value index = n.b.indexAlong(shapeOf(x), axis);
@@ -164,10 +170,10 @@ Values topK(Node &n) {
     none[axis] = 0;
     return {n.b.splat(typeOf(x).clone(none), 0), n.b.splat(RankedTensorType::get(none, n.b.builder.getI64Type()), 0)};
   }
-  return {n.b.concat(values, axis), n.b.concat(indices, axis)};
+  Value chosen = n.b.concat(indices, axis);
+  n.state.distinct[chosen] = axis;
+  return {n.b.concat(values, axis), chosen};
 }
-
-} // namespace
 
 Value productAlong(Node &n, Value x, int64_t axis) {
   if (shapeOf(x)[axis] == 0) {

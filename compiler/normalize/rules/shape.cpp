@@ -1,5 +1,6 @@
 // Operators that make values from nothing or from shapes: constants once dimensions are bound.
 #include "compiler/normalize/narrow_types.h"
+#include "compiler/normalize/selection.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -105,6 +106,7 @@ Values oneHot(Node &n) {
 }
 
 Values nonZero(Node &n) {
+  if (!evaluateOnDemand(n.in(0))) return {selectPositions(n, n.in(0))};
   runtime::HostTensor x = n.constantTensor(0);
   std::vector<double> values = x.reals();
   std::vector<int64_t> strides = runtime::rowMajorStrides(x.shape), found;
