@@ -437,6 +437,7 @@ private:
       for (auto [old, x] : {std::pair(add.getA(), add.getB()), std::pair(add.getB(), add.getA())})
         if (isSame(withoutReshapes(old), withoutReshapes(rows))) return {n.b.add(data, sum(x))};
     }
+    if (onnx::repeatedNumber(data) == 0.0) return {sum(updates)};
     Value hit = mask;
     if (!others.empty()) {
       Value counts = n.b.reduceSum(n.b.cast(mask, n.b.builder.getI32Type()), others, false);
