@@ -12,6 +12,7 @@ import torch
 from onnxscript import ir
 
 from cleave.export.attention import PlainAttention
+from cleave.export.complex_pairs import write_complex_as_pairs
 from cleave.export.masks import write_masks_as_dropouts
 from cleave.export.weightless import has_numbers
 
@@ -33,23 +34,24 @@ def quiet():
             logging.disable(before)
 
 
-def traced(module, example, dynamic):
+def traced(module, example, dynamic, loops=contextlib.nullcontext()):
     """The ExportedProgram with ATen's operators; `dynamic`: for any batch, or for those that the module distinguishes not."""
     if not dynamic:
-        return _exported(module, example, None)
+        return _exported(module, example, None, loops)
     try:
-        return _exported(module, example, torch.export.Dim("batch"))
+        return _exported(module, example, torch.export.Dim("batch"), loops)
     except Exception as error:  # diffusers asks whether a batch is 64 or more
         if "Not all values" not in str(error) or not hasattr(torch.export.Dim, "DYNAMIC"):
             raise
-        return _exported(module, example, torch.export.Dim.DYNAMIC)
+        return _exported(module, example, torch.export.Dim.DYNAMIC, loops)
 
 
-def _exported(module, example, dimension):
+def _exported(module, example, dimension, loops):
     shapes = example.dynamic_shapes(module, dimension) if dimension is not None else None
-    with quiet(), PlainAttention():
+    with quiet(), PlainAttention(), loops:
         program = torch.export.export(module, example.args, example.kwargs or None, dynamic_shapes=shapes, strict=False)
     write_masks_as_dropouts(program)
+    write_complex_as_pairs(program)
     return program
 
 

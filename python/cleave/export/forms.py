@@ -54,12 +54,29 @@ def _configurations(module):
 
 
 @contextlib.contextmanager
+def _casts_of_nothing():
+    """Module.to(dtype) leaves a module of that type alone: routers of Hugging Face call it in forward, where a trace cannot
+    exchange parameters."""
+    cast = nn.Module.to
+
+    def to(module, *args, **kwargs):
+        is_done = len(args) == 1 and not kwargs and isinstance(args[0], torch.dtype) and all(
+            tensor.dtype == args[0] for tensor in (*module.parameters(), *module.buffers()))
+        return module if is_done else cast(module, *args, **kwargs)
+    nn.Module.to = to
+    try:
+        yield
+    finally:
+        nn.Module.to = cast
+
+
+@contextlib.contextmanager
 def exportable(module, remarks):
     """Chooses, where a model of Hugging Face has several kernels for one thing, those that exporters can write."""
     configurations = _configurations(module)
     saved = [(config, dict(vars(config))) for config in configurations]
     choices = {"_attn_implementation": ("attention", "eager", ("eager", "sdpa")),
-               "_experts_implementation": ("experts", "batched_mm", ("batched_mm", "eager"))}
+               "_experts_implementation": ("experts", "batched_mm", ("batched_mm",))}
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -74,7 +91,8 @@ def exportable(module, remarks):
                 config.use_cache = False
                 remark = "exported with use_cache=False"
                 remarks += [remark] if remark not in remarks else []
-        yield
+        with _casts_of_nothing():
+            yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
         for config, values in saved:

@@ -8,6 +8,7 @@ import torch
 from cleave._tool import CleaveError
 from cleave.export import dynamo, torchscript
 from cleave.export.batch_sizes import batch_sizes, has_batch, worded
+from cleave.export.every_expert import EveryExpert, is_neutral
 from cleave.export.example import Example
 from cleave.export.forms import exportable, flat_outputs, norms, train, unchanged
 from cleave.export.graph import Graph
@@ -103,12 +104,23 @@ class Making:
     def _by_dynamo(self, path, dynamic):
         """(the example that was traced, the batch sizes that the graph is right for)."""
         for example in self._examples(dynamic):
-            program = dynamo.traced(self.module, example, dynamic)
+            program = self._traced(example, dynamic)
             right = batch_sizes(program, example) if dynamic else None
             if has_batch(right, self.batch or example.batch):
                 break
         self.facts = dynamo.Facts(dynamo.translated(program, path))
         return example, right
+
+    def _traced(self, example, dynamic):
+        try:
+            return dynamo.traced(self.module, example, dynamic)
+        except Exception:
+            if not self.weights or not is_neutral(self.module, example):
+                raise
+        program = dynamo.traced(self.module, example, dynamic, EveryExpert())
+        remark = "a loop over the experts that tokens chose was exported as one over all experts"
+        self.remarks += [remark] if remark not in self.remarks else []
+        return program
 
     def _by_torchscript(self, path, dynamic):
         """As _by_dynamo. A trace does not tell which sizes forward distinguishes: it is compared with one of another size."""
