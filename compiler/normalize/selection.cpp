@@ -438,12 +438,9 @@ private:
         if (isSame(withoutReshapes(old), withoutReshapes(rows))) return {n.b.add(data, sum(x))};
     }
     if (onnx::repeatedNumber(data) == 0.0) return {sum(updates)};
-    Value hit = mask;
-    if (!others.empty()) {
-      Value counts = n.b.reduceSum(n.b.cast(mask, n.b.builder.getI32Type()), others, false);
-      hit = n.b.binary<onnx::GreaterOp>(counts, n.b.scalar(counts, 0));
-    }
-    return {n.b.where(hit, sum(updates), data)};
+    if (others.empty()) return {n.b.where(mask, onGrid(updates, rest), data)};
+    Value counts = n.b.reduceSum(n.b.cast(mask, n.b.builder.getI32Type()), others, false);
+    return {n.b.where(n.b.binary<onnx::GreaterOp>(counts, n.b.scalar(counts, 0)), sum(updates), data)};
   }
   // Does the mask hold at most once along the dimensions that are not listed? It does where different integers are
   // compared with one number.
