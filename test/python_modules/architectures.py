@@ -145,6 +145,9 @@ MIXTRAL = hugging_face("MixtralForCausalLM", "MixtralConfig", **SMALL, num_key_v
                        num_experts_per_tok=2)
 QWEN3_MOE = hugging_face("Qwen3MoeForCausalLM", "Qwen3MoeConfig", **SMALL, num_key_value_heads=2, head_dim=8, num_experts=4,
                          num_experts_per_tok=2, moe_intermediate_size=32)
+DEEPSEEK_V2 = hugging_face("DeepseekV2ForCausalLM", "DeepseekV2Config", **SMALL, num_key_value_heads=4, n_routed_experts=4,
+                           n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=16,
+                           qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, first_k_dense_replace=1, topk_method="greedy")
 MODELS = {  # name: (package, how to make it, example, loss)
     "tutorial_mingpt": (None, TutorialGPT, lambda: (torch.randint(0, VOCAB, (BATCH, LENGTH)),), CE),
     "fairscale_classifier": (None, fairscale_classifier, image(), {"kind": "bce"}),
@@ -156,6 +159,7 @@ MODELS = {  # name: (package, how to make it, example, loss)
     "llama_gqa": ("transformers", LLAMA, padded, CE),
     "mixtral": ("transformers", MIXTRAL, ids("input_ids"), CE),
     "qwen3_moe": ("transformers", QWEN3_MOE, ids("input_ids"), CE),
+    "deepseek_v2": ("transformers", DEEPSEEK_V2, ids("input_ids"), CE),
     "ddpm_unet": ("diffusers", unet, lambda: (torch.randn(BATCH, 3, 8, 8), torch.randint(0, 1000, (BATCH,))), {"kind": "mse"}),
     "vit": ("timm", vit, image(), CE),
 }
