@@ -58,6 +58,7 @@ struct Device {
   double halfRateDimension = -1;
   double coreShare = 1;
   double batchedEfficiency = 1, batchStartSeconds = 0;
+  double groupedEfficiency = -1;   // of experts' products (not a CPU's)
   double expertStartSeconds = -1;  // of each product; a product's start if not told
   double productStartSeconds = -1; // a launch where it is not told
   double productReadSeconds = 0, productTraffic = 1, productWriteTraffic = 0;

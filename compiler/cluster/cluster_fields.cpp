@@ -93,6 +93,8 @@ constexpr Field<Cluster> fields[] = {
    "one waits for another, as in a pipeline, others have its core", device<&D::coreShare>},
   {"device.batched_efficiency", "", 1, tiny, 1, Never, "1",
    "part of a product's rate, reached by products in batches whose rows lie apart (attention)", device<&D::batchedEfficiency>},
+  {"device.grouped_efficiency", "", 1, tiny, 1, Never, "1; of Cleave on H100, H200 and later 0.629",
+   "GPU: part of a product's rate, reached by grouped products (experts that tokens look up)", device<&D::groupedEfficiency>},
   {"device.batch_start_ns", "ns", 1e-9, 0, unbounded, Never, "0",
    "what each product of a batch takes beside its work: small ones are little else", device<&D::batchStartSeconds>},
   {"device.expert_start_us", "µs", 1e-6, 0, unbounded, Never, "`product_start_us`",

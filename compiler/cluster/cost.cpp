@@ -319,11 +319,16 @@ static double figuredSeconds(const Cluster &cluster, const std::string &precisio
     const Product &p = work.product;
     const bool isEachAlone = device.isCpu() && (p.batch <= 1 || work.hasOwnWeights);
     double efficiency = device.computeEfficiency / edgeFactor(p, device.halfRateDimension) / slowestOf(cluster);
-    if (p.batch > 1 && !isEachAlone) efficiency *= device.batchedEfficiency;
+    const bool hasOwnKernel = work.isGrouped && !device.isCpu();
+    if (hasOwnKernel)
+      efficiency *= device.groupedEfficiency;
+    else if (p.batch > 1 && !isEachAlone)
+      efficiency *= device.batchedEfficiency;
     const double launch = device.productStartSeconds >= 0 ? device.productStartSeconds : device.launchSeconds;
     const double expertStart = device.expertStartSeconds >= 0 ? device.expertStartSeconds : launch;
     const double starts = p.batch > 1 ? p.batch * (isEachAlone ? expertStart : device.batchStartSeconds) : 0;
-    const double working = work.flops / (device.flopsAt(precision) * efficiency) + work.kernels * starts + exponentials;
+    const double rate = device.flopsAt(hasOwnKernel && precision == "tf32" ? "fp32" : precision);
+    const double working = work.flops / (rate * efficiency) + work.kernels * starts + exponentials;
     if (!isEachAlone) return work.kernels * launch + std::max(seconds * device.productTraffic, working);
     const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
     return work.kernels * launch + working +

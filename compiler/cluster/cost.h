@@ -149,6 +149,7 @@ struct LocalWork {
   double read = 0, written = 0; // bytes of them that a product on a CPU reorders before it works; those of its result
   double readSeconds = 0, writtenSeconds = 0; // what a byte of either takes at least, where it comes from afar
   bool hasOwnWeights = false;                 // each product of a batch multiplies by weights of its own, as experts do
+  bool isGrouped = false;                     // each row is multiplied by the matrix of its group
   bool isConvolution = false; // `flops` counts what blocks of channels are filled up with; `read` is what is ordered
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
@@ -166,8 +167,8 @@ struct LocalWork {
 // and of memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth +
 // elements * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products, over slowestOf() of all devices: h elements of a
 // tile's edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m
-// and n). Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; those with
-// weights of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A
+// and n). Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; grouped ones
+// go at groupedEfficiency on a GPU, and without TF32; those with weights of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A
 // CPU's product does not read while it works: weights are copied into another order first, and for their gradient what
 // it is made of; what it writes to memory is written beside its work for a part. There, of products that are not in
 // batches,

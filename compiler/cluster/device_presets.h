@@ -59,6 +59,9 @@ inline constexpr double ringStepInNode = 1.9 / 20, ringStepBetweenNodes = 4.0 / 
 // Attention in one kernel: rows and columns of a tile, of which the causal ones on the diagonal are worked on whole; and
 // the arithmetic on a score in the backward pass, in exponentials: chosen with a trace of GPT-2 on an H200 known.
 inline constexpr double attentionTile = 128, backwardExponentials = 2.5;
+// A grouped product (codegen/cuda/grouped_code.h): its part of the rate of products where those have instructions of warp
+// groups, and its kernels: a sort, its merge, a table, and the product.
+inline constexpr double ofWarpGroups = 0.629, groupedKernels = 4;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
 // vTrain's rows, whose nodes have four cards for eight devices: one cluster, and nothing else that was found says it.
 inline constexpr double acrossCards = 0.3;

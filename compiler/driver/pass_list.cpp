@@ -39,11 +39,9 @@ void addNormalizePasses(OpPassManager &passes, const normalize::NormalizeOptions
   passes.addPass(codegen::createAbsorbContractTransposes());
   passes.addPass(normalize::createStackExperts());
   addCanonicalize(passes);
-  if (options.groupedProducts) {
-    passes.addPass(normalize::createChooseExperts());
-    addCanonicalize(passes);
-    passes.addPass(normalize::createRaiseGroupedProducts());
-  }
+  passes.addPass(normalize::createChooseExperts());
+  addCanonicalize(passes);
+  passes.addPass(normalize::createRaiseGroupedProducts());
   passes.addPass(normalize::createVerifyCore());
 }
 

@@ -224,7 +224,6 @@ Status Pipeline::locateBatch(const std::optional<Batch> &known) {
 normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
   normalize::NormalizeOptions options;
   options.dims = request.recipe.dims;
-  options.groupedProducts = request.cluster.device.isCpu();
   if (found.symbol.empty()) {
     options.dims.erase("batch");
     options.fixedBatch = {.exported = found.exported, .samples = found.samples / microbatches};

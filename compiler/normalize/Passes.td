@@ -162,8 +162,7 @@ def RaiseGroupedProducts : Pass<"raise-grouped-products", "::mlir::ModuleOp"> {
         becomes
         %y = onnx.GroupedContract %x, %experts, %chosen [t,k] [g,n,k] [t]
 
-    It stands before the backward pass is built, whose products are grouped as well. For devices that have the command:
-    CPUs.
+    It stands before the backward pass is built, whose products are grouped as well.
   }];
   let dependentDialects = ["::cleave::onnx::OnnxDialect"];
 }

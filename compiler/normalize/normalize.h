@@ -40,7 +40,6 @@ struct NormalizeOptions {
   FixedBatch fixedBatch = {};
   BatchNormMode batchNorm = BatchNormMode::AsExported;
   std::optional<double> dropout; // overrides the ratio of every dropout; 0 turns dropout off; none: as exported
-  bool groupedProducts = false;  // the device has the command: RaiseGroupedProducts
 };
 
 // What an ONNX operator's support rests on.

@@ -60,6 +60,7 @@ double CommandPrices::computeSeconds(const plan::Command &command, const Command
     const bool isWeight = isGrouped ? !command.grouped_contract().sums_rows() : command.contract().rhs_is_parameter();
     local.read = bytesOf(rhs), local.written = bytesOf(out);
     local.hasOwnWeights = isGrouped || isWeight;
+    local.isGrouped = isGrouped;
     if (isWeight) local.readSeconds = weightSecondsPerByte;
     return planner::operationSeconds(
         cluster, precisionOf(isGrouped ? command.grouped_contract().lhs() : command.contract().lhs()), local);

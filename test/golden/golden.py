@@ -175,7 +175,8 @@ QUICK = {
     "muon_tiny": ["zero3x4", "megatron2"],
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
-GPU = [("mlp", "zero3x4"), ("llama_tiny", "chunk4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
+GPU = [("mlp", "zero3x4"), ("llama_tiny", "chunk4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single"),
+       ("looked_up_experts_tiny", "dp2ep2")]
 FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3offload"),
             ("gpt2_tiny", "pp2zbh1activations")]  # by the driver for GPUs
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
@@ -454,6 +455,7 @@ def main():
             cases.append((model, split, how, args.precision))
     if not (args.models or args.splits or gpu or args.cpu or args.mpi or args.precision):
         cases += [(model, split, "gpu", "") for model, split in GPU] + [("gpt2_tiny", "megatron4", "gpu", "bf16")]
+        cases += [("looked_up_experts_tiny", "ep2", "fake-gpu", "bf16")]
         cases += [("llama_tiny", "megatron2", "fake-gpu", "bf16"), ("bert_tiny", "single", "fake-gpu", "bf16"),
                   ("gpt2_tiny", "megatron2", "fake-gpu", "fp8"), ("llama_tiny", "single", "gpu", "fp8")]
         cases += [(model, split, "fake-gpu", "") for model, split in FAKE_GPU]

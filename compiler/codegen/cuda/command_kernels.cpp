@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/command_code.h"
 #include "compiler/codegen/cuda/grid_schedule.h"
+#include "compiler/codegen/cuda/grouped_code.h"
 #include "compiler/codegen/cuda/scatter_code.h"
 #include "compiler/codegen/memory/memory_plan.h"
 #include "compiler/elements/element_data.h"
@@ -61,6 +62,8 @@ private:
       return addGather(command, command.gather());
     case plan::Command::kScatterAdd:
       return addScatterAdd(command, command.scatter_add());
+    case plan::Command::kGroupedContract:
+      return addGroupedContract(command, command.grouped_contract());
     case plan::Command::kPool:
       return addPool(command, command.pool());
     case plan::Command::kCumsum:
@@ -240,6 +243,18 @@ private:
     return {rows, std::min(mostSums, widthFor(scatter.updates(), scatter.out(), rows.inner, {}))};
   }
   static bool isEmpty(const IndexedRows &rows) { return rows.outer * rows.count * rows.inner == 0; }
+  GroupedPlan planOf(const plan::GroupedContract &c) const {
+    SmallVector<int64_t> lhs(c.lhs_strides().begin(), c.lhs_strides().end()),
+        rhs(c.rhs_strides().begin(), c.rhs_strides().end());
+    constexpr int64_t neighbours = 2; // of a result that a lane has
+    const GroupedWidths widths{.lhs = widthFor(c.lhs(), c.lhs(), c.k(), lhs),
+                               .rhs = widthFor(c.rhs(), c.rhs(), c.transposed() ? c.k() : c.n(), rhs),
+                               .out = std::min(neighbours, widthFor(c.out(), c.out(), c.n(), {}))};
+    return {c, kernels.hasTensorCores(), widths};
+  }
+  static bool isEmpty(const plan::GroupedContract &c) {
+    return runtime::elementCount(c.rows()) * c.k() * c.n() * c.groups() == 0;
+  }
   static plan::Buffer scratchBuffer(plan::DType dtype, int64_t elements, int64_t offset) {
     plan::Buffer made;
     made.set_offset(offset);
@@ -247,32 +262,71 @@ private:
     made.add_shape(elements);
     return made;
   }
-  // Pairs, the pairs when they are merged, shares of rows; from `offset` on.
-  struct ScatterScratch {
-    plan::Buffer pairs[2], partials;
+  static plan::DType sumsOf(plan::DType dtype) {
+    return runtime::isFloat(dtype) && runtime::byteSize(dtype) < 4 ? plan::F32 : dtype;
+  }
+  // Pairs, the pairs when they are merged, and what is made from them; from `offset` on.
+  struct SortScratch {
+    plan::Buffer pairs[2], made;
     int64_t end;
   };
-  static ScatterScratch scratchOf(const plan::ScatterAdd &scatter, const ScatterPlan &how, int64_t offset) {
-    plan::DType dtype = scatter.out().dtype(),
-                sums = runtime::isFloat(dtype) && runtime::byteSize(dtype) < 4 ? plan::F32 : dtype;
-    ScatterScratch scratch;
+  static SortScratch scratchOf(const ScatterPlan &how, plan::DType dtype, int64_t elements, int64_t offset) {
+    SortScratch scratch;
     for (plan::Buffer &pairs : scratch.pairs) {
       pairs = scratchBuffer(plan::I64, how.rows.count, offset);
       offset = alignUp(offset + runtime::byteSize(pairs));
       if (how.runs.empty()) break;
     }
-    scratch.partials = scratchBuffer(sums, how.partials(), offset);
-    scratch.end = alignUp(offset + runtime::byteSize(scratch.partials));
+    scratch.made = scratchBuffer(dtype, elements, offset);
+    scratch.end = alignUp(offset + runtime::byteSize(scratch.made));
     return scratch;
   }
+  // Shares of rows.
+  static SortScratch scratchOf(const plan::ScatterAdd &scatter, const ScatterPlan &how, int64_t offset) {
+    return scratchOf(how, sumsOf(scatter.out().dtype()), how.partials(), offset);
+  }
+  // A table of tiles.
+  static SortScratch scratchOf(const GroupedPlan &how, int64_t offset) {
+    return scratchOf(how.sort, plan::I64, how.tableNumbers(), offset);
+  }
   // One region for all commands of a program: they are on one stream.
-  static int64_t scratchBytes(const plan::Program &program) {
+  int64_t scratchBytes(const plan::Program &program) const {
     int64_t bytes = 0;
     for (const plan::Fragment &fragment : program.fragments())
-      for (const plan::Command &command : fragment.commands())
+      for (const plan::Command &command : fragment.commands()) {
         if (command.has_scatter_add() && !isEmpty(rowsOf(command.scatter_add())))
           bytes = std::max(bytes, scratchOf(command.scatter_add(), planOf(command.scatter_add()), 0).end);
+        if (command.has_grouped_contract() && !isEmpty(command.grouped_contract()))
+          bytes = std::max(bytes, scratchOf(planOf(command.grouped_contract()), 0).end);
+      }
     return bytes;
+  }
+
+  // A launch of one thread for each of its extent.
+  plan::Launch &launchThreads(plan::Command &command, const std::string &key, ArrayRef<plan::KernelBuffer> reached,
+                              int outputs, int64_t extent, llvm::function_ref<void(GridBuilder &)> build) {
+    return launch(command, key, reached, 0, outputs, extent, scatterThreads, scatterThreads, 0, build);
+  }
+
+  // Pairs of index and position, sorted; where they lie.
+  const plan::Buffer &addSort(plan::Command &command, const plan::Buffer &indices,
+                              const plan::AffineOfCoordinate &start, const ScatterPlan &how,
+                              const SortScratch &scratch) {
+    const std::string what = fmt::format("{} x{}", how.rows.text(), how.width);
+    const plan::KernelBuffer pairs = reach(plan::I64, how.rows.count);
+    addArguments(launch(command, "scatter_sort " + what,
+                        {reach(indices.dtype(), how.rows.count), pairs, reach(plan::I32, 1)}, 2, 2, how.tiles(), 1,
+                        how.sortThreads, how.tile * runtime::byteSize(plan::I64),
+                        [&](GridBuilder &grid) { sortTileCode(grid, how); }),
+                 {&indices, &scratch.pairs[0], &fault}, {start, constant(code)});
+    int sorted = 0;
+    for (int64_t run : how.runs) {
+      addArguments(launchThreads(command, fmt::format("scatter_merge {} in runs of {}", what, run), {pairs, pairs}, 1,
+                                 how.rows.count, [&](GridBuilder &grid) { mergeRunsCode(grid, how, run); }),
+                   {&scratch.pairs[sorted], &scratch.pairs[1 - sorted]});
+      sorted = 1 - sorted;
+    }
+    return scratch.pairs[sorted];
   }
 
   LogicalResult addScatterAdd(plan::Command &command, const plan::ScatterAdd &scatter) {
@@ -281,42 +335,74 @@ private:
     if (isEmpty(rowsOf(scatter))) return success();
     const ScatterPlan how = planOf(scatter);
     const IndexedRows &rows = how.rows;
-    const ScatterScratch scratch = scratchOf(scatter, how, scratchBegin);
+    const SortScratch scratch = scratchOf(scatter, how, scratchBegin);
     const std::string what = fmt::format("{} x{}", rows.text(), how.width);
-    auto launchThreads = [&](const std::string &key, ArrayRef<plan::KernelBuffer> reached, int outputs, int64_t extent,
-                             llvm::function_ref<void(GridBuilder &)> build) -> plan::Launch & {
-      return launch(command, key, reached, 0, outputs, extent, scatterThreads, scatterThreads, 0, build);
-    };
     const plan::KernelBuffer pairs = reach(plan::I64, rows.count),
                              updates = inVectors(reach(dtype, rows.outer * rows.count * rows.inner), how.width),
                              out = inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), how.width),
-                             partials = inVectors(reach(scratch.partials.dtype(), how.partials()), how.width);
-    addArguments(launch(command, "scatter_sort " + what,
-                        {reach(scatter.indices().dtype(), rows.count), pairs, reach(plan::I32, 1)}, 2, 2, how.tiles(),
-                        1, how.sortThreads, how.tile * runtime::byteSize(plan::I64),
-                        [&](GridBuilder &grid) { sortTileCode(grid, how); }),
-                 {&scatter.indices(), &scratch.pairs[0], &fault}, {scatter.start(), constant(code)});
-    int sorted = 0;
-    for (int64_t run : how.runs) {
-      addArguments(launchThreads(fmt::format("scatter_merge {} in runs of {}", what, run), {pairs, pairs}, 1,
-                                 rows.count, [&](GridBuilder &grid) { mergeRunsCode(grid, how, run); }),
-                   {&scratch.pairs[sorted], &scratch.pairs[1 - sorted]});
-      sorted = 1 - sorted;
-    }
+                             partials = inVectors(reach(scratch.made.dtype(), how.partials()), how.width);
+    const plan::Buffer &sorted = addSort(command, scatter.indices(), scatter.start(), how, scratch);
     const Type element = elementOf(scatter.out());
     const std::string typed = fmt::format("{}, {}", runtime::name(dtype), what);
     if (how.parts == 1) {
-      addArguments(launchThreads("scatter_sum " + typed, {pairs, updates, out}, 1, how.sumThreads(),
+      addArguments(launchThreads(command, "scatter_sum " + typed, {pairs, updates, out}, 1, how.sumThreads(),
                                  [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
-                   {&scratch.pairs[sorted], &scatter.updates(), &scatter.out()});
+                   {&sorted, &scatter.updates(), &scatter.out()});
       return success();
     }
-    addArguments(launchThreads("scatter_sum " + typed, {pairs, updates, out, partials}, 2, how.sumThreads(),
+    addArguments(launchThreads(command, "scatter_sum " + typed, {pairs, updates, out, partials}, 2, how.sumThreads(),
                                [&](GridBuilder &grid) { sumPartsCode(grid, element, how); }),
-                 {&scratch.pairs[sorted], &scatter.updates(), &scatter.out(), &scratch.partials});
-    addArguments(launchThreads("scatter_join " + typed, {pairs, partials, out}, 1, how.joinThreads(),
+                 {&sorted, &scatter.updates(), &scatter.out(), &scratch.made});
+    addArguments(launchThreads(command, "scatter_join " + typed, {pairs, partials, out}, 1, how.joinThreads(),
                                [&](GridBuilder &grid) { joinPartsCode(grid, element, how); }),
-                 {&scratch.pairs[sorted], &scratch.partials, &scatter.out()});
+                 {&sorted, &scratch.made, &scatter.out()});
+    return success();
+  }
+
+  // Rows of `width` adjacent elements at strides.
+  static plan::KernelBuffer reachRows(const plan::GroupedContract &c, plan::DType dtype, int64_t width,
+                                      const google::protobuf::RepeatedField<int64_t> &strides) {
+    plan::KernelBuffer reached = reach(dtype, width);
+    for (auto [size, stride] : llvm::zip_equal(c.rows(), strides)) {
+      const int64_t far = (size - 1) * stride;
+      if (far < 0)
+        reached.set_first(reached.first() + far);
+      else
+        reached.set_elements(reached.elements() + far);
+    }
+    return reached;
+  }
+
+  LogicalResult addGroupedContract(plan::Command &command, const plan::GroupedContract &c) {
+    if (runtime::byteSize(c.lhs().dtype()) < 2) return refuse(command, c.lhs(), module.getLoc());
+    if (isEmpty(c)) {
+      addFill(command, c.out(), std::string(static_cast<size_t>(runtime::byteSize(c.out().dtype())), '\0'));
+      return success();
+    }
+    const GroupedPlan how = planOf(c);
+    const SortScratch scratch = scratchOf(how, scratchBegin);
+    const plan::Buffer &sorted = addSort(command, c.group_of_row(), c.start(), how.sort, scratch);
+    const plan::KernelBuffer pairs = reach(plan::I64, how.sort.rows.count),
+                             table = reach(plan::I64, how.tableNumbers());
+    addArguments(launchThreads(command,
+                               fmt::format("group_tiles {}, {} of {}{}", how.sort.rows.text(), how.tiles, how.tileRows,
+                                           how.sumsRows ? " sums" : ""),
+                               {pairs, table}, 1, how.groupsOfTiles(),
+                               [&](GridBuilder &grid) { groupTilesCode(grid, how); }),
+                 {&sorted, &scratch.made});
+    const plan::DType dtype = c.lhs().dtype();
+    const int64_t matrices = c.groups() * c.k() * c.n(), results = how.sort.rows.count * c.n();
+    const plan::KernelBuffer rhs = c.sums_rows() ? reachRows(c, dtype, c.n(), c.rhs_strides()) : reach(dtype, matrices);
+    const plan::KernelBuffer out = reach(c.out().dtype(), c.sums_rows() ? matrices : results);
+    const Type element = elementOf(c.lhs()), result = elementOf(c.out());
+    addArguments(launch(command,
+                        fmt::format("grouped_product {} to {}, {}", runtime::name(dtype),
+                                    runtime::name(c.out().dtype()), how.text()),
+                        {pairs, table, inVectors(reachRows(c, dtype, c.k(), c.lhs_strides()), how.widths.lhs),
+                         inVectors(rhs, how.widths.rhs), inVectors(out, how.widths.out)},
+                        0, 1, how.blocks(), 1, groupedThreads, how.sharedBytes(runtime::byteSize(sumsOf(dtype))),
+                        [&](GridBuilder &grid) { groupedProductCode(grid, element, result, how); }),
+                 {&sorted, &scratch.made, &c.lhs(), &c.rhs(), &c.out()});
     return success();
   }
   template <typename Message> static IndexedRows rowsOf(const Message &message) {

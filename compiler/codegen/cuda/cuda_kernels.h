@@ -56,6 +56,8 @@ public:
   void add(CudaKernel kernel) { kernels.push_back(std::move(kernel)); }
   llvm::ArrayRef<CudaKernel> all() const { return kernels; } // plan.kernels in module order, then what was added
   mlir::gpu::GPUModuleOp gpuModule() const { return gpu; }
+  // Does the target multiply matrices of bf16 and fp16 (mma.m16n8k16)?
+  bool hasTensorCores() const { return tensorCores; }
   llvm::FailureOr<CudaLibrary> compile(const CudaOptions &options); // once: the gpu.module is used up
 
 private:
@@ -64,6 +66,7 @@ private:
   mlir::ModuleOp module;
   BufferAlignments alignments;
   int64_t sharedLimit; // bytes of a block
+  bool tensorCores;
   mlir::OwningOpRef<mlir::ModuleOp> own;
   mlir::gpu::GPUModuleOp gpu;
   std::vector<CudaKernel> kernels;

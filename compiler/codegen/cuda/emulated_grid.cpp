@@ -9,7 +9,25 @@ namespace cleave::codegen {
 namespace {
 
 // The entries of GridServices (runtime/engine/device/emulation/grid_services.h), in order.
-enum Service { RunBlocks, ThreadNumber, BlockNumber, Barrier, ShuffleXor, SharedMemory, SharedAccess };
+enum Service {
+  RunBlocks,
+  ThreadNumber,
+  BlockNumber,
+  Barrier,
+  ShuffleXor,
+  SharedMemory,
+  SharedAccess,
+  LoadMatrices,
+  Multiply
+};
+
+// Does it read matrices from shared memory, each lane the 16 bytes of a row?
+bool isLoadOfMatrices(const llvm::Instruction &instruction) {
+  auto *intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+  return intrinsic && (intrinsic->getIntrinsicID() == llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16 ||
+                       intrinsic->getIntrinsicID() == llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16);
+}
+constexpr int64_t rowBytes = 16;
 
 class Emulation {
 public:
@@ -63,15 +81,25 @@ private:
     llvm::Constant *name = nullptr;
     for (auto [instruction, at] : found) {
       llvm::IRBuilder<> builder(instruction);
-      if (!llvm::isa<llvm::LoadInst, llvm::StoreInst>(instruction))
+      const bool isOfMatrices = isLoadOfMatrices(*instruction);
+      if (!isOfMatrices && !llvm::isa<llvm::LoadInst, llvm::StoreInst>(instruction))
         llvm::report_fatal_error(llvm::Twine("no emulation of ") + instruction->getOpcodeName() + " in shared memory");
       if (!name) name = builder.CreateGlobalString(kernel.getName());
-      auto bytes = static_cast<int64_t>(
-          module.getDataLayout().getTypeStoreSize(llvm::getLoadStoreType(instruction)).getFixedValue());
+      const int64_t bytes =
+          isOfMatrices
+              ? rowBytes
+              : static_cast<int64_t>(
+                    module.getDataLayout().getTypeStoreSize(llvm::getLoadStoreType(instruction)).getFixedValue());
       call(builder, SharedAccess, llvm::Type::getVoidTy(context),
            {name, at, llvm::ConstantInt::getSigned(i64, bytes),
             builder.getInt32(llvm::isa<llvm::StoreInst>(instruction))});
     }
+  }
+
+  // Memory of a thread for what a service is given or gives.
+  llvm::Value *wordsOf(llvm::Function &kernel, uint64_t count) {
+    llvm::IRBuilder<> builder(&kernel.getEntryBlock(), kernel.getEntryBlock().getFirstInsertionPt());
+    return builder.CreateAlloca(llvm::ArrayType::get(i32, count));
   }
 
   // Do threads of a block wait for each other?
@@ -100,6 +128,29 @@ private:
         made = call(builder, ShuffleXor, i32, {intrinsic->getArgOperand(1), intrinsic->getArgOperand(2)});
         synchronizes = true;
         break;
+      case llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16:
+      case llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16: {
+        llvm::Value *matrices = wordsOf(kernel, 4);
+        const bool isTransposed =
+            intrinsic->getIntrinsicID() == llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16;
+        call(builder, LoadMatrices, llvm::Type::getVoidTy(context),
+             {intrinsic->getArgOperand(0), matrices, builder.getInt32(isTransposed)});
+        made = builder.CreateLoad(intrinsic->getType(), matrices);
+        synchronizes = true;
+        break;
+      }
+      case llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16:
+      case llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32: {
+        llvm::Value *operands = wordsOf(kernel, 6), *sums = wordsOf(kernel, 4);
+        for (unsigned i = 0; i < 10; ++i)
+          builder.CreateStore(intrinsic->getArgOperand(i),
+                              builder.CreateConstInBoundsGEP1_64(i32, i < 6 ? operands : sums, i < 6 ? i : i - 6));
+        const bool isBf16 = intrinsic->getIntrinsicID() == llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16;
+        call(builder, Multiply, llvm::Type::getVoidTy(context), {operands, sums, builder.getInt32(isBf16)});
+        made = builder.CreateLoad(intrinsic->getType(), sums);
+        synchronizes = true;
+        break;
+      }
       case llvm::Intrinsic::nvvm_ex2_approx_ftz:
         made = builder.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, intrinsic->getArgOperand(0));
         break;

@@ -153,6 +153,32 @@ Value GridBuilder::shuffle(Value value, int64_t mask) {
   return type.isInteger() ? moved : arith::BitcastOp::create(builder, loc, type, moved).getResult();
 }
 
+GridBuilder::Values GridBuilder::callOfWarp(StringRef intrinsic, Type result, ValueRange arguments) {
+  auto all = LLVM::LLVMStructType::getLiteral(builder.getContext(), SmallVector<Type>(4, result));
+  Value call =
+      LLVM::CallIntrinsicOp::create(builder, loc, all, builder.getStringAttr(intrinsic), arguments)->getResult(0);
+  Values values;
+  for (int64_t i = 0; i < 4; ++i) values.push_back(LLVM::ExtractValueOp::create(builder, loc, call, i));
+  return values;
+}
+
+GridBuilder::Values GridBuilder::matrices(Value index, bool transposed) {
+  return callOfWarp(transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+                               : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
+                    builder.getI32Type(), address(shared(), builder.getI16Type(), index));
+}
+
+GridBuilder::Values GridBuilder::multiplyAdd(Type element, ValueRange a, ValueRange b, ValueRange sums) {
+  Values arguments;
+  auto pair = VectorType::get({2}, element);
+  for (ValueRange side : {a, b})
+    for (Value word : side)
+      arguments.push_back(element.isBF16() ? word : LLVM::BitcastOp::create(builder, loc, pair, word).getResult());
+  arguments.append(sums.begin(), sums.end());
+  return callOfWarp(element.isBF16() ? "llvm.nvvm.mma.m16n8k16.row.col.bf16" : "llvm.nvvm.mma.m16n8k16.row.col.f32.f32",
+                    builder.getF32Type(), arguments);
+}
+
 void GridBuilder::when(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
   auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/static_cast<bool>(otherwise));
   OpBuilder::InsertionGuard guard(builder);

@@ -45,6 +45,13 @@ public:
   // The value that lane `thread ^ mask` of the warp has.
   mlir::Value shuffle(mlir::Value value, int64_t mask);
 
+  // Fragments of matrices of 16-bit floats in a warp, as words of two neighbours (PTX ISA, ldmatrix and mma.m16n8k16).
+  // Four matrices of 8 by 8 from shared memory: lanes 8i to 8i + 7 tell at which element the rows of matrix i begin, a
+  // multiple of eight. With `transposed` columns are what fragments have as rows.
+  Values matrices(mlir::Value index, bool transposed);
+  // sums (f32, four of a lane: 16 by 8) + a (four words: 16 by 16) * b (two words: 16 by 8)
+  Values multiplyAdd(mlir::Type element, mlir::ValueRange a, mlir::ValueRange b, mlir::ValueRange sums);
+
   void when(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = {});
   // `then` where the condition holds, else `otherwise`; as many values, of the same types.
   Values choose(mlir::Value condition, mlir::ValueRange otherwise, llvm::function_ref<Values()> then);
@@ -76,6 +83,7 @@ public:
 
 private:
   mlir::Value address(mlir::Value memory, mlir::Type element, mlir::Value index);
+  Values callOfWarp(llvm::StringRef intrinsic, mlir::Type result, mlir::ValueRange arguments); // of four results
   void findPart(int64_t buffers, int64_t scalars, int64_t steps);
 
   mlir::Location loc;

@@ -12,7 +12,8 @@ namespace cleave::codegen {
 #include "compiler/codegen/Passes.h.inc"
 
 GpuKernels::GpuKernels(ModuleOp module, BufferAlignments alignments, StringRef target)
-    : module(module), alignments(std::move(alignments)), sharedLimit(sharedOfBlock(target)) {
+    : module(module), alignments(std::move(alignments)), sharedLimit(sharedOfBlock(target)),
+      tensorCores(std::atoi(target.drop_front(3).str().c_str()) >= 80) {
   DialectRegistry registry;
   registerCudaDialects(registry);
   module.getContext()->appendDialectRegistry(registry);

@@ -42,8 +42,7 @@ public:
         ErrorKind::Usage,
         fmt::format("--mesh ep={}: no product of this model has weights stacked as [experts, in, out] with a number "
                     "of experts that {} divides. Experts that are modules of their own are stacked where the sum "
-                    "over them has the same operations for each, times its own part of the router's result; experts "
-                    "that tokens look up (batched_mm) are split on CPUs alone",
+                    "over them has the same operations for each, times its own part of the router's result",
                     count, count)};
   }
 

@@ -226,6 +226,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     if (node.operands.size() > 1) work.read = bytes(node.operands[1], candidate.uses[1].layout);
     if (hasWeights) work.readSeconds = model.weightSecondsPerByte;
     work.hasOwnWeights = hasWeights;
+    work.isGrouped = groupFactor(node.rule) >= 0;
+    if (work.isGrouped && !cluster.device.isCpu()) work.kernels = constants::groupedKernels;
     if (!node.results.empty()) work.written = bytes(node.results[0], candidate.results[0]);
   }
   const std::optional<ConvolutionPass> pass = passOf(node, cluster.device);

@@ -227,6 +227,18 @@ TEST(Cluster, WrongPresetsAreRefused) {
     EXPECT_FALSE(parseCluster(text)) << text;
 }
 
+// Our kernel has no instructions of warp groups, and no TF32.
+TEST(Cost, GroupedProductsHaveARateOfTheirOwn) {
+  auto seconds = [](const char *devices, const char *precision, bool isGrouped) {
+    LocalWork work{.flops = 1e15, .product = {1e4, 1e4, 1e4, 8}, .isGrouped = isGrouped};
+    return operationSeconds(*parseCluster(devices), precision, work);
+  };
+  EXPECT_NEAR(seconds("h100-80g:1", "bf16", false) / seconds("h100-80g:1", "bf16", true), 0.629, 1e-3);
+  EXPECT_EQ(seconds("a100-80g:1", "bf16", true), seconds("a100-80g:1", "bf16", false));
+  EXPECT_EQ(seconds("a100-80g:1", "tf32", true), seconds("a100-80g:1", "fp32", false));
+  EXPECT_EQ(seconds("cpu:1", "fp32", true), seconds("cpu:1", "fp32", false));
+}
+
 TEST(Cost, CollectivesFollowRingTrafficAndTopology) {
   auto cluster = parseCluster("a100-80g:8x4");
   ASSERT_TRUE(cluster);

@@ -2,7 +2,10 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/ptx.h"
 #include "mlir/IR/MLIRContext.h"
+#include "runtime/base/elements.h"
 #include "runtime/engine/device/cpu/cpu_device.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/verify/verify.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -291,6 +294,104 @@ TEST_F(Commands, AGradientOutsideOfItsTableIsAFault) {
   fillIndices(made.indices(), 30, 31);
   setRows(made, 1, 30, 4, 30, 0);
   expectFault("an index is outside of the table's 30 rows");
+}
+
+// Rows by the matrices of their groups, and the gradients of both. Operands are multiples of 1/4 up to 1 and never 0, so
+// their sums have no rounding in f32: the same bits as on the CPU.
+struct Grouped {
+  const char *name;
+  plan::DType dtype, result;
+  enum Form { Plain, Transposed, Sums } form;
+  int64_t rows, repeated; // rows that there are, and how often each
+  int64_t k, n, groups;
+  int64_t first = 0, globalGroups = 0; // 0: all groups are here
+  plan::DType indices = plan::I64;
+  int64_t used = 0; // groups that have rows, from 0 on; 0: all
+};
+class GroupedProducts : public Commands, public testing::WithParamInterface<Grouped> {
+protected:
+  void fillOperand(const plan::Buffer &operand) {
+    constexpr double numbers[] = {-1, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1};
+    std::string bytes;
+    for (int64_t i = 0; i < runtime::elementCount(operand.shape()); ++i)
+      if (const double number = numbers[generator() % 8]; operand.dtype() == plan::F16)
+        bytes += inBuffer(plan::I32, runtime::floatToFp16(float(number))).substr(0, 2);
+      else
+        bytes += inBuffer(operand.dtype(), number);
+    ASSERT_LE(int64_t(bytes.size()), slot);
+    fillWith(operand, bytes);
+  }
+  void make(const Grouped &g) {
+    slot = 1 << 20;
+    plan::GroupedContract &c = *command().mutable_grouped_contract();
+    const bool sums = g.form == Grouped::Sums;
+    const int64_t globalGroups = g.globalGroups ? g.globalGroups : g.groups, count = g.rows * g.repeated;
+    c.add_rows(g.rows), c.add_rows(g.repeated);
+    c.set_k(g.k), c.set_n(g.n), c.set_groups(g.groups), c.set_global_groups(globalGroups);
+    c.mutable_start()->set_base(g.first);
+    c.set_sums_rows(sums), c.set_transposed(g.form == Grouped::Transposed);
+    *c.mutable_group_of_row() = buffer(g.indices, {count});
+    *c.mutable_lhs() = buffer(g.dtype, {g.rows, g.k}); // each row as often as it is repeated
+    c.add_lhs_strides(g.k), c.add_lhs_strides(0);
+    *c.mutable_rhs() = sums ? buffer(g.dtype, {g.repeated, g.rows, g.n}) : buffer(g.dtype, {g.groups, g.k, g.n});
+    if (sums) c.add_rhs_strides(g.n), c.add_rhs_strides(g.rows * g.n);
+    *c.mutable_out() = sums ? buffer(g.result, {g.groups, g.k, g.n}) : buffer(g.result, {count, g.n});
+    std::string groups;
+    for (int64_t row = 0; row < count; ++row) {
+      const auto group = int64_t(generator() % uint64_t(g.used ? g.used : globalGroups));
+      groups += inBuffer(g.indices, generator() % 4 == 0 ? group - globalGroups : group); // some count from the end
+    }
+    fillWith(c.group_of_row(), groups);
+    fillOperand(c.lhs()), fillOperand(c.rhs());
+    ASSERT_LE(runtime::byteSize(c.out()), slot);
+  }
+  std::mt19937 generator{5};
+};
+
+TEST_P(GroupedProducts, AreThoseOfTheCpu) {
+  make(GetParam());
+  const plan::Buffer &out = plan.programs(0).fragments(0).commands(0).grouped_contract().out();
+  const plan::Plan gpu = forGpu();
+  for (const plan::Launch &launch : gpu.programs(0).fragments(0).commands(0).launches())
+    EXPECT_TRUE(runtime::verifyLaunch(launch, gpu, dist::Mesh{{{"dp", 1}}}));
+  const std::vector<std::byte> expected = run(plan), got = run(gpu);
+  ASSERT_EQ(expected.size(), got.size());
+  const int64_t bytes = runtime::byteSize(out), element = runtime::byteSize(out.dtype());
+  for (int64_t i = 0; i < bytes; i += element)
+    ASSERT_EQ(std::memcmp(expected.data() + out.offset() + i, got.data() + out.offset() + i, size_t(element)), 0)
+        << "element " << i / element;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Commands, GroupedProducts,
+    testing::Values(
+        Grouped{"one_row", plan::F32, plan::F32, Grouped::Plain, 1, 1, 5, 3, 4},
+        Grouped{"part", plan::F32, plan::F32, Grouped::Plain, 7, 3, 5, 3, 3, 4, 9},
+        Grouped{"part_transposed", plan::F32, plan::F32, Grouped::Transposed, 45, 2, 20, 70, 3, 0, 6, plan::I32},
+        Grouped{"part_sums", plan::F32, plan::F32, Grouped::Sums, 45, 2, 70, 20, 3, 3, 6},
+        Grouped{"doubles", plan::F64, plan::F64, Grouped::Plain, 33, 1, 18, 66, 2},
+        Grouped{"sums_of_doubles", plan::F64, plan::F64, Grouped::Sums, 33, 1, 18, 66, 2},
+        Grouped{"few_of_many_groups", plan::F32, plan::F32, Grouped::Plain, 140, 1, 8, 4, 300, 0, 0, plan::I64, 2},
+        Grouped{"bf16", plan::BF16, plan::BF16, Grouped::Plain, 150, 2, 72, 136, 3},
+        Grouped{"bf16_transposed", plan::BF16, plan::BF16, Grouped::Transposed, 150, 2, 72, 136, 3},
+        Grouped{"bf16_sums", plan::BF16, plan::BF16, Grouped::Sums, 150, 2, 136, 72, 3},
+        Grouped{"bf16_odd", plan::BF16, plan::F32, Grouped::Plain, 35, 2, 37, 19, 3, 1, 5},
+        Grouped{"bf16_odd_transposed", plan::BF16, plan::BF16, Grouped::Transposed, 35, 2, 37, 19, 3, 1, 5},
+        Grouped{"bf16_odd_sums", plan::BF16, plan::F32, Grouped::Sums, 35, 2, 37, 19, 3, 1, 5},
+        Grouped{"pairs", plan::F16, plan::F16, Grouped::Plain, 64, 1, 34, 70, 2},
+        Grouped{"pairs_transposed", plan::F16, plan::F32, Grouped::Transposed, 64, 1, 34, 70, 2},
+        Grouped{"pairs_sums", plan::F16, plan::F16, Grouped::Sums, 64, 1, 34, 70, 2},
+        Grouped{"large_tiles", plan::BF16, plan::BF16, Grouped::Plain, 300, 1, 40, 1160, 2},
+        Grouped{"merged", plan::BF16, plan::BF16, Grouped::Plain, 2500, 2, 8, 8, 5},
+        Grouped{"merged_sums", plan::BF16, plan::F32, Grouped::Sums, 2500, 2, 8, 8, 5},
+        Grouped{"empty_groups", plan::F16, plan::F16, Grouped::Sums, 40, 1, 16, 16, 4, 0, 0, plan::I64, 2},
+        Grouped{"all_elsewhere", plan::BF16, plan::BF16, Grouped::Plain, 40, 1, 16, 16, 4, 4, 8, plan::I64, 3}),
+    [](const auto &info) { return info.param.name; });
+
+TEST_F(GroupedProducts, ARowOfNoGroupIsAFault) {
+  make({"", plan::F32, plan::F32, Grouped::Plain, 5, 1, 4, 4, 3});
+  fillWith(plan.programs(0).fragments(0).commands(0).grouped_contract().group_of_row(), inBuffer(plan::I64, 3));
+  expectFault("a row's group is outside of the 3 groups");
 }
 
 TEST_F(Commands, Pools) {

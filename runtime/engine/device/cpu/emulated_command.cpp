@@ -11,7 +11,8 @@ Result<Prepared> prepareEmulated(const plan::Command &command, const CpuContext 
     launches.push_back(std::move(prepared));
   }
   // A kernel that may find what must not be has scalars: it leaves the last of them in the fault word, its last buffer.
-  const bool mayFail = command.has_check_finite() || command.has_gather() || command.has_scatter_add();
+  const bool mayFail =
+      command.has_check_finite() || command.has_gather() || command.has_scatter_add() || command.has_grouped_contract();
   const std::byte *word = nullptr;
   for (const plan::Launch &launch : command.launches())
     if (mayFail && launch.scalars_size() > 0) word = context.at(launch.buffers(launch.buffers_size() - 1));

@@ -127,7 +127,7 @@ Result<Prepared> CudaDevice::prepare(const plan::Command &command) {
   std::vector<const plan::Launch *> launches;
   if (command.has_launch()) launches.push_back(&command.launch());
   for (const plan::Launch &launch : command.launches()) launches.push_back(&launch);
-  bool mayBeEmpty = command.has_copy() || command.has_fill(); // of no element
+  bool mayBeEmpty = command.has_copy() || command.has_fill() || command.has_grouped_contract(); // of no element
   if (launches.empty() && !mayBeEmpty)
     return inputError("the plan has no GPU kernel for it: it was not compiled for GPUs");
   return prepareLaunches(std::move(launches), *this, lane);

@@ -1,4 +1,5 @@
 #include "runtime/engine/device/emulation/grid_services.h"
+#include "runtime/base/elements.h"
 #include "runtime/engine/device/emulation/fiber.h"
 #include <algorithm>
 #include <cstdlib>
@@ -116,6 +117,20 @@ public:
     wait(AtShuffle);
     return lane.value;
   }
+  void loadMatrices(const void *row, uint32_t *matrices, bool transposed) {
+    Lane &lane = lanes[static_cast<size_t>(own)];
+    lane.row = static_cast<const uint16_t *>(row);
+    lane.matrices = matrices;
+    lane.flag = transposed;
+    wait(AtMatrices);
+  }
+  void multiply(const uint32_t *operands, float *sums, bool isBf16) {
+    Lane &lane = lanes[static_cast<size_t>(own)];
+    lane.operands = operands;
+    lane.sums = sums;
+    lane.flag = isBf16;
+    wait(AtProduct);
+  }
   void prepareShared(int32_t bytes) {
     shared.resize((static_cast<size_t>(bytes) + sizeof(Aligned) - 1) / sizeof(Aligned));
     if (!shared.empty()) std::memset(static_cast<void *>(shared.data()), unwritten, shared.size() * sizeof(Aligned));
@@ -128,7 +143,7 @@ public:
   }
   void *sharedMemory() { return shared.data(); }
 
-  enum State { Ready, AtBarrier, AtShuffle };
+  enum State { Ready, AtBarrier, AtShuffle, AtMatrices, AtProduct }; // the last three with the lanes of a warp
   int32_t own = 0, block = 0;
   bool backwards = true;
 
@@ -136,34 +151,79 @@ private:
   struct Lane {
     std::unique_ptr<Fiber> fiber;
     int state = Ready;
-    uint32_t value = 0;
+    uint32_t value = 0; // of a shuffle
     int32_t mask = 0;
+    const uint16_t *row = nullptr; // of a matrix
+    uint32_t *matrices = nullptr;
+    const uint32_t *operands = nullptr; // of a product
+    float *sums = nullptr;
+    bool flag = false;
   };
 
   // Runs the lanes until all wait at a barrier or are done; how many are done.
   int runWarp(int32_t begin, int32_t end) {
     for (;;) {
-      int shuffling = 0, done = 0;
+      int meeting = 0, done = 0, where = Ready;
+      bool isOnePlace = true;
       for (int32_t i = 0; i < end - begin; ++i) {
         own = begin + inTurn(i, end - begin);
         Lane &lane = lanes[static_cast<size_t>(own)];
         if (!lane.fiber->isDone() && lane.state == Ready) lane.fiber->enter();
         done += lane.fiber->isDone();
-        shuffling += !lane.fiber->isDone() && lane.state == AtShuffle;
+        if (lane.fiber->isDone() || lane.state < AtShuffle) continue;
+        isOnePlace = isOnePlace && (where == Ready || where == lane.state);
+        where = lane.state;
+        ++meeting;
       }
-      if (shuffling == 0) return done;
-      if (shuffling != end - begin) fault("some lanes of a warp are in a shuffle that others are not in");
-      uint32_t values[warp];
-      for (int32_t i = begin; i < end; ++i) {
-        int32_t other = begin + ((i - begin) ^ lanes[static_cast<size_t>(i)].mask);
-        if (other >= end) fault("a shuffle reads a lane that is not there");
-        values[i - begin] = lanes[static_cast<size_t>(other)].value;
-      }
-      for (int32_t i = begin; i < end; ++i) {
-        lanes[static_cast<size_t>(i)].value = values[i - begin];
-        lanes[static_cast<size_t>(i)].state = Ready;
+      if (meeting == 0) return done;
+      if (meeting != end - begin || !isOnePlace)
+        fault("some lanes of a warp are in a shuffle or a product that others are not in");
+      if (where != AtShuffle && end - begin != warp) fault("a product of a warp that is not whole");
+      if (where == AtShuffle) shuffle(begin, end);
+      if (where == AtMatrices) loadMatrices(begin);
+      if (where == AtProduct) multiply(begin);
+      for (int32_t i = begin; i < end; ++i) lanes[static_cast<size_t>(i)].state = Ready;
+    }
+  }
+  void shuffle(int32_t begin, int32_t end) {
+    uint32_t values[warp];
+    for (int32_t i = begin; i < end; ++i) {
+      int32_t other = begin + ((i - begin) ^ lanes[static_cast<size_t>(i)].mask);
+      if (other >= end) fault("a shuffle reads a lane that is not there");
+      values[i - begin] = lanes[static_cast<size_t>(other)].value;
+    }
+    for (int32_t i = begin; i < end; ++i) lanes[static_cast<size_t>(i)].value = values[i - begin];
+  }
+  // PTX ISA, "ldmatrix": a lane has two neighbours of a row of each matrix, or of a column where they are transposed.
+  void loadMatrices(int32_t begin) {
+    for (size_t i = 0; i < warp; ++i) {
+      Lane *all = &lanes[static_cast<size_t>(begin)];
+      for (size_t matrix = 0; matrix < 4; ++matrix) {
+        const Lane *rows = all + 8 * matrix;
+        const size_t line = i / 4, pair = i % 4 * 2;
+        const uint32_t low = all[i].flag ? rows[pair].row[line] : rows[line].row[pair],
+                       high = all[i].flag ? rows[pair + 1].row[line] : rows[line].row[pair + 1];
+        all[i].matrices[matrix] = low | high << 16;
       }
     }
+  }
+  // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+  void multiply(int32_t begin) {
+    Lane *all = &lanes[static_cast<size_t>(begin)];
+    auto element = [&](size_t lane, size_t word, size_t half) {
+      const auto bits = static_cast<uint16_t>(all[lane].operands[word] >> 16 * half);
+      return all[lane].flag ? bf16ToFloat(bits) : fp16ToFloat(bits);
+    };
+    float a[16][16], b[16][8];
+    for (size_t k = 0; k < 16; ++k) {
+      for (size_t m = 0; m < 16; ++m) a[m][k] = element(m % 8 * 4 + k % 8 / 2, m / 8 + k / 8 * 2, k % 2);
+      for (size_t n = 0; n < 8; ++n) b[k][n] = element(n * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+    }
+    for (size_t m = 0; m < 16; ++m)
+      for (size_t n = 0; n < 8; ++n) {
+        float &sum = all[m % 8 * 4 + n / 2].sums[n % 2 + m / 8 * 2];
+        for (size_t k = 0; k < 16; ++k) sum += a[m][k] * b[k][n];
+      }
   }
 
   std::vector<Lane> lanes;
@@ -203,6 +263,10 @@ const GridServices services = {
     [](const char *kernel, const void *at, int64_t bytes, int32_t writes) {
       current().touch(kernel, at, bytes, writes != 0);
     },
+    [](const void *row, uint32_t *matrices, int32_t transposed) {
+      current().loadMatrices(row, matrices, transposed != 0);
+    },
+    [](const uint32_t *operands, float *sums, int32_t isBf16) { current().multiply(operands, sums, isBf16 != 0); },
 };
 
 } // namespace

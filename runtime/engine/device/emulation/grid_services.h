@@ -1,8 +1,8 @@
 // An emulated grid of GPU threads on the CPU: what kernels made by compiler/codegen/cuda/emulated_grid.h call.
 //
 // Blocks run one after another, in one launch from the first to the last, in the next from the last to the first, and
-// so do warps and lanes. The threads of a block are fibers: each runs until it waits at a barrier or a shuffle; when
-// all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not, which
+// so do warps and lanes. The threads of a block are fibers: each runs until it waits at a barrier, a shuffle or a
+// product of matrices; when all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not, which
 // would hang a GPU, ends the program with a message.
 //
 // So do two threads of a block that touch the same byte of shared memory between two barriers, unless both read, and a
@@ -29,6 +29,10 @@ struct GridServices {
   void *(*sharedMemory)();
   // Called before the running thread reads or writes so many bytes of shared memory. `kernel`: its name, for messages.
   void (*sharedAccess)(const char *kernel, const void *at, int64_t bytes, int32_t writes);
+  // Of a whole warp, as PTX's ldmatrix.m8n8.x4 and mma.m16n8k16 with sums in f32: four matrices from shared memory, a
+  // lane telling where one row of 16 bytes begins; and sums[0..3] += operands[0..3] * operands[4..5].
+  void (*loadMatrices)(const void *row, uint32_t *matrices, int32_t transposed);
+  void (*multiply)(const uint32_t *operands, float *sums, int32_t isBf16);
 };
 
 // Gives the kernels of a loaded object (a handle of dlopen) an emulated grid, if they were made for one.
