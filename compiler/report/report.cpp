@@ -34,6 +34,7 @@ std::vector<Stage> stagesOf(const planner::Problem &problem, const planner::Deci
     stage.memoryBytes = from.memory.total();
     stage.rank = from.rank;
     stage.blocks = from.blocks;
+    stage.activationBlocks = from.activationBlocks;
     stage.selectiveBlocks = from.selectiveBlocks;
     stage.recomputedBlocks = from.recomputedBlocks;
     stage.forwardSeconds = from.forward * microbatches;

@@ -35,7 +35,7 @@ struct Stage {
   double parameters = 0;  // elements of all parameters of the stage
   double stepSeconds = 0; // at work; what is left of the step's time is waiting
   double memoryBytes = 0; // of a device, with its other stages
-  int64_t rank = 0, blocks = 0, selectiveBlocks = 0, recomputedBlocks = 0;
+  int64_t rank = 0, blocks = 0, activationBlocks = 0, selectiveBlocks = 0, recomputedBlocks = 0;
   double forwardSeconds = 0, backwardSeconds = 0, reductionSeconds = 0, updateSeconds = 0;
   double communicationSeconds = 0;                    // part of forward and backward: collectives that nothing hides
   planner::StageTimes pass;                           // of one microbatch, as the schedule is simulated

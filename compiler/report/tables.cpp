@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <numeric>
 #include <ranges>
+#include <span>
 
 namespace cleave::report {
 
@@ -135,24 +136,35 @@ std::string movedTensors(const planner::CollectiveTotal &row, size_t shown) {
 
 namespace {
 
-std::string recomputedBlocks(int64_t full, int64_t selective) {
-  std::string text = full ? fmt::format("{} full", full) : "";
-  if (selective) text += fmt::format("{}{} selective", text.empty() ? "" : ", ", selective);
-  return text.empty() ? "none" : text;
+// "2 full, 1 selective", of these stages' blocks.
+std::string recomputedBlocks(std::span<const Stage> stages) {
+  int64_t full = 0, selective = 0, activations = 0;
+  for (const Stage &stage : stages) {
+    full += stage.recomputedBlocks;
+    selective += stage.selectiveBlocks;
+    activations += stage.activationBlocks;
+  }
+  std::vector<std::string> parts;
+  if (full) parts.push_back(fmt::format("{} full", full));
+  if (selective) parts.push_back(fmt::format("{} selective", selective));
+  if (activations) parts.push_back(fmt::format("{} activations", activations));
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 } // namespace
 
 std::string recomputeText(const Report &report) {
-  int64_t blocks = 0, selective = 0, full = 0;
-  for (const Stage &stage : report.stages) {
-    blocks += stage.blocks;
-    selective += stage.selectiveBlocks;
-    full += stage.recomputedBlocks;
+  int64_t blocks = 0, most = 0, again = 0; // most: of one kind
+  for (auto kind : {&Stage::recomputedBlocks, &Stage::selectiveBlocks, &Stage::activationBlocks}) {
+    int64_t ofKind = 0;
+    for (const Stage &stage : report.stages) ofKind += stage.*kind;
+    most = std::max(most, ofKind);
+    again += ofKind;
   }
-  const bool isMixed = (selective + full) % std::max<int64_t>(1, blocks) != 0 || (selective && full);
+  for (const Stage &stage : report.stages) blocks += stage.blocks;
+  const bool isMixed = again > 0 && most < blocks;
   if (!isMixed) return report.recompute;
-  return fmt::format("{} of {} blocks", recomputedBlocks(full, selective), blocks);
+  return fmt::format("{} of {} blocks", recomputedBlocks(report.stages), blocks);
 }
 
 std::string zeroText(const Report &report) {
@@ -176,7 +188,7 @@ std::vector<Row> stageRows(const Report &report) {
   for (size_t s = 0; s < report.stages.size(); ++s) {
     const Stage &stage = report.stages[s];
     rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
-                    fmt::format("{}", stage.blocks), recomputedBlocks(stage.recomputedBlocks, stage.selectiveBlocks),
+                    fmt::format("{}", stage.blocks), recomputedBlocks({&stage, 1}),
                     millions(stage.parameters), formatSeconds(stage.forwardSeconds),
                     formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
   }

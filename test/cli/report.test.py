@@ -126,7 +126,7 @@ def expected_tables(report):
          (row["why_not"] or "as fast") if row["fits"] else "does not fit"] for row in report["alternatives"] if row["mesh"]]
     if len(report["stages"]) > 1:
         again = lambda row: ", ".join(f"{row[key]} {what}" for key, what in (
-            ("recomputed_blocks", "full"), ("selective_blocks", "selective")) if row[key]) or "none"
+            ("recomputed_blocks", "full"), ("selective_blocks", "selective"), ("activation_blocks", "activations")) if row[key]) or "none"
         tables["stages"] = [["stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"]] + [
             [str(s), str(row["rank"]), str(row["devices"]), str(row["blocks"]), again(row),
              f"{row['parameters'] / 1e6:.3g} M", time(row["forward_s"]), time(row["backward_s"]),

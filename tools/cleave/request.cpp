@@ -27,9 +27,8 @@ void SplitOptions::add(CLI::App &command) {
   group->add_option("--microbatches", split.microbatches, "microbatches a step");
   group->add_option("--schedule", split.schedule, "pipeline schedule");
   group->add_option("--recompute", split.recompute,
-                    "none, selective (attention) or full; one for each stage or block: full,full,none; with "
-                    ":except-last not of the last "
-                    "microbatch");
+                    "none, activations (GELUs, norms), selective (attention) or full; one for each stage or block: "
+                    "full,full,none; with :except-last not of the last microbatch");
   group->add_option("--offload", split.offload,
                     "none, optimizer, activations or all: kept in the host's memory and copied to the device "
                     "when it is used");

@@ -97,7 +97,7 @@ private:
   void givenWays() {
     ways.clear();
     const std::vector<Recompute> &given = problem.ofStage.empty() ? problem.ofUnit : problem.ofStage;
-    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full})
+    for (Recompute how : everyRecompute)
       if (std::find(given.begin(), given.end(), how) != given.end()) ways.push_back(how);
   }
 

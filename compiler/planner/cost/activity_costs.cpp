@@ -34,8 +34,9 @@ void waitForHost(Cost &unit, const UnitDispatch &host) {
 
 // One of the microbatches is not computed again: times are means over all.
 void keepLast(ActivityCosts &costs, double microbatches) {
-  for (std::array<Cost, 3> &kind : costs.kinds)
-    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+  for (auto &kind : costs.kinds)
+    for (Recompute how : everyRecompute) {
+      if (how == Recompute::None) continue;
       Cost &one = kind[size_t(how)];
       const Cost &plain = kind[size_t(Recompute::None)];
       auto mean = [&](double &value, double other) { value += (other - value) / microbatches; };
@@ -59,38 +60,38 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   costs.backwardCrossing = costs.forwardCrossing;
   SplitModel model = given;
   const double microbatches = double(model.setting.microbatches), dispatch = dispatchSeconds(model);
-  constexpr std::array<Recompute, 3> ways = {Recompute::None, Recompute::Selective, Recompute::Full};
-  std::array<std::vector<UnitDispatch>, 3> host;
+  std::array<std::vector<UnitDispatch>, everyRecompute.size()> host;
   host.fill(std::vector<UnitDispatch>(costs.kinds.size()));
   auto partOf = [&](const UnitShare &share) {
     return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
   };
-  auto launch = [&](const Variable &variable, const Candidate &candidate, double weights, Recompute how, bool again) {
+  auto launch = [&](const Variable &variable, const Candidate &candidate, double weights, Recompute how) {
     for (const UnitShare &share : variable.shares) {
       UnitDispatch &sum = host[size_t(how)][size_t(share.kind)];
       const double seconds = dispatch * partOf(share);
       sum.forward += seconds * candidate.forwardLaunches;
       sum.backwardInput += seconds * candidate.backwardLaunches * (1 - weights);
       sum.backwardWeight += seconds * candidate.backwardLaunches * weights;
-      if (again) sum.again += seconds * candidate.forwardLaunches;
+      sum.again += seconds * launchesAgain(how, variable, candidate);
     }
   };
   auto add = [&](const std::vector<UnitShare> &shares, const Cost &one, Recompute how) {
     for (const UnitShare &share : shares) costs.kinds[size_t(share.kind)][size_t(how)].add(one, partOf(share));
   };
-  // A thing costs one of two prices, by whether a way of recomputation does it again.
+  // A thing has one price for all ways of recomputation that do it again alike.
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     if (variable.isHome) continue;
     const size_t chosen = size_t(choice[v]);
     const double times = double(variable.count) * microbatches;
-    std::array<std::optional<Cost>, 2> known;
-    for (Recompute how : ways) {
+    std::array<std::optional<Cost>, 3> known; // not done again, in part, whole
+    for (Recompute how : everyRecompute) {
       model.setting.recompute = how;
-      std::optional<Cost> &one = known[size_t(isComputedAgain(model, variable))];
+      const bool isWhole = how != Recompute::Activations;
+      std::optional<Cost> &one = known[isComputedAgain(model, variable) ? 1 + size_t(isWhole) : 0];
       if (!one) one = nodePrice(model, variable, chosen).add(exchangePrice(model, variable, chosen)).times(1 / times);
       add(variable.shares, *one, how);
-      launch(variable, variable.candidates[chosen], weightPart(model, variable), how, one->again > 0);
+      launch(variable, variable.candidates[chosen], weightPart(model, variable), how);
     }
   }
   for (const Flow &flow : model.flows) {
@@ -98,14 +99,14 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     const UseSet uses = usesOf(model, flow, choice);
     const double times = double(flow.count) * microbatches;
     std::array<std::optional<Cost>, 2> known;
-    for (Recompute how : ways) {
+    for (Recompute how : everyRecompute) {
       model.setting.recompute = how;
       std::optional<Cost> &one = known[size_t(isSentAgain(model, flow))];
       if (!one) one = transferPrice(model, flow, produced, uses).times(1 / times);
       add(flow.shares, *one, how);
     }
   }
-  for (Recompute how : ways) {
+  for (Recompute how : everyRecompute) {
     model.setting.recompute = how;
     const std::vector<Cost> memory = unitMemory(model, choice);
     for (size_t kind = 0; kind < costs.kinds.size(); ++kind) {
@@ -158,15 +159,16 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
   for (const Variable &variable : model.variables) {
     if (variable.isHome || variable.candidates.empty()) continue;
     double forward = infinity, backward = infinity, together = infinity;
-    double forwardLaunches = infinity, backwardLaunches = infinity;
-    bool again =
-        variable.inSegment && (how == Recompute::Full || (how == Recompute::Selective && variable.inAttention));
+    double again = infinity, forwardLaunches = infinity, backwardLaunches = infinity, launches = infinity;
     for (const Candidate &candidate : variable.candidates) {
       forward = std::min(forward, candidate.forward);
       backward = std::min(backward, candidate.backward);
       forwardLaunches = std::min(forwardLaunches, candidate.forwardLaunches);
       backwardLaunches = std::min(backwardLaunches, candidate.backwardLaunches);
-      together = std::min(together, candidate.forward * (again ? 2 : 1) + candidate.backward);
+      const double oneAgain = secondsAgain(how, variable, candidate);
+      again = std::min(again, oneAgain);
+      launches = std::min(launches, launchesAgain(how, variable, candidate));
+      together = std::min(together, candidate.forward + candidate.backward + oneAgain);
     }
     const double weights = weightPart(model, variable);
     for (const UnitShare &share : variable.shares) {
@@ -174,11 +176,11 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
       double times = double(share.count);
       sum.together += times * together;
       sum.device.forward += times * forward;
-      sum.device.again += again ? times * forward : 0;
-      sum.device.backwardInput += times * (backward * (1 - weights) + (again ? forward : 0));
+      sum.device.again += times * again;
+      sum.device.backwardInput += times * (backward * (1 - weights) + again);
       sum.device.backwardWeight += times * backward * weights;
       sum.host.forward += times * dispatch * forwardLaunches;
-      sum.host.again += again ? times * dispatch * forwardLaunches : 0;
+      sum.host.again += times * dispatch * launches;
       sum.host.backwardInput += times * dispatch * backwardLaunches * (1 - weights);
       sum.host.backwardWeight += times * dispatch * backwardLaunches * weights;
     }

@@ -14,7 +14,7 @@
 namespace cleave::planner {
 
 struct ActivityCosts {
-  std::vector<std::array<Cost, 3>> kinds;                // by unit kind and Recompute
+  std::vector<std::array<Cost, everyRecompute.size()>> kinds; // by unit kind and Recompute
   std::vector<double> forwardCrossing, backwardCrossing; // bytes of one device, by unit: from the one before it
   std::vector<double> passing;                           // likewise, beside UnitLayout::passing
   double inputs = 0;                                     // bytes of inputs and constants, one microbatch

@@ -143,9 +143,10 @@ std::string stageLines(const Decision &decision) {
     for (size_t i = 0; i < decision.nodes.size(); ++i)
       if (decision.nodes[i].stage == int(s)) nodes.push_back(int64_t(i));
     out +=
-        fmt::format("stage {} on rank {}: {} devices, {} nodes ({}), {} blocks, {} selective, {} full, {} elements\n",
-                    s, stage.rank, stage.devices, stage.nodes, ranges(nodes), stage.blocks, stage.selectiveBlocks,
-                    stage.recomputedBlocks, figure(stage.parameters));
+        fmt::format("stage {} on rank {}: {} devices, {} nodes ({}), {} blocks, {} activations, {} selective, {} full, "
+                    "{} elements\n",
+                    s, stage.rank, stage.devices, stage.nodes, ranges(nodes), stage.blocks, stage.activationBlocks,
+                    stage.selectiveBlocks, stage.recomputedBlocks, figure(stage.parameters));
     out += fmt::format("  a microbatch, s: forward {}, backward {} + {}, of these communication {}, recomputation {}; "
                        "sends {} and {}\n",
                        figure(stage.forward), figure(stage.backwardInput), figure(stage.backwardWeight),

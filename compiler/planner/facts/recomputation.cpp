@@ -94,6 +94,10 @@ bool RecomputeSegments::any() const {
   return std::ranges::any_of(segmentOf, [](int segment) { return segment >= 0; });
 }
 
+bool RecomputeSegments::hasActivations() const {
+  return std::ranges::any_of(activations, [](const ActivationsAgain &one) { return one.isAgain; });
+}
+
 RecomputeSegments findSegments(const Graph &graph, const std::vector<Unit> &units, const std::vector<int> &unitOfNode,
                                const SequenceFactors &sequence, bool all) {
   const Problem &problem = graph.problem;

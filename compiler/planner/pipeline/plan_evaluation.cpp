@@ -107,6 +107,7 @@ private:
         state.add(problem.state->kinds[size_t(unit.kind)]);
         stage.nodes += unit.end - unit.first;
         stage.blocks += unit.isBlock;
+        stage.activationBlocks += unit.isBlock && how == Recompute::Activations;
         stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
         stage.recomputedBlocks += unit.isBlock && how == Recompute::Full;
       }

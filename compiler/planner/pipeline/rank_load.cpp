@@ -38,7 +38,7 @@ void RankLoad::add(int first, int end, int stage) {
     for (next = unit + 1; next < end && units[size_t(next)].kind == kind;) ++next;
     auto found = std::find_if(kinds.begin(), kinds.end(),
                               [&](const Count &count) { return count.kind == kind && count.live == live; });
-    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, live, {0, 0, 0}});
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, live, {}});
     found->units += next - unit;
     for (int one = unit; problem->isGiven() && one < next; ++one)
       if (auto mode = problem->given(stage, one)) ++found->modes[size_t(*mode)];
@@ -62,7 +62,7 @@ bool RankLoad::fit(double &seconds) {
   std::vector<Recompute> ways = problem->recompute ? std::vector<Recompute>{*problem->recompute} : problem->allowed;
   best = infinity;
   for (Recompute way : ways) tryFrom(ways.front(), way);
-  if (ways.size() > 2) tryFrom(ways[1], ways[2]);
+  for (size_t i = 1; i + 1 < ways.size(); ++i) tryFrom(ways[i], ways.back());
   seconds = best;
   if (best == infinity) { // say what the leanest takes
     setAll(ways.back());
@@ -76,7 +76,7 @@ bool RankLoad::fit(double &seconds) {
 Cost RankLoad::total() const {
   Cost sum = state;
   for (const Count &count : kinds)
-    for (size_t mode = 0; mode < 3; ++mode) {
+    for (size_t mode = 0; mode < count.modes.size(); ++mode) {
       if (count.modes[mode] == 0) continue;
       sum.add(problem->activity->of(count.kind, Recompute(mode)), double(count.modes[mode]));
     }
@@ -86,7 +86,7 @@ Cost RankLoad::total() const {
 double RankLoad::memory() const {
   double kept = 0;
   for (const Count &count : kinds)
-    for (size_t mode = 0; mode < 3; ++mode)
+    for (size_t mode = 0; mode < count.modes.size(); ++mode)
       kept +=
           count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
   return deviceMemory(problem->model->setting, total(), kept, buffers).total();
@@ -94,11 +94,12 @@ double RankLoad::memory() const {
 
 void RankLoad::assign(const std::vector<std::pair<int, int>> &unitsAndStages, std::vector<Recompute> &recompute) const {
   for (const Count &count : kinds) {
-    std::array<int, 3> left = count.modes;
+    Modes left = count.modes;
     for (auto [unit, stage] : unitsAndStages) {
       if (problem->model->layout->units[size_t(unit)].kind != count.kind || problem->live(stage) != count.live)
         continue;
-      size_t mode = left[2] > 0 ? 2 : left[1] > 0 ? 1 : 0;
+      size_t mode = left.size() - 1;
+      while (mode > 0 && left[mode] == 0) --mode;
       --left[mode];
       recompute[size_t(unit)] = Recompute(mode);
     }
@@ -107,7 +108,7 @@ void RankLoad::assign(const std::vector<std::pair<int, int>> &unitsAndStages, st
 
 void RankLoad::setAll(Recompute how) {
   for (Count &count : kinds) {
-    count.modes = {0, 0, 0};
+    count.modes = {};
     count.modes[size_t(how)] = count.units;
   }
 }

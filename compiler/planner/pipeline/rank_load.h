@@ -32,10 +32,11 @@ public:
   double buffers = 0; // of its stages' transfers
 
 private:
+  using Modes = std::array<int, everyRecompute.size()>; // units, by Recompute
   struct Count {
     int kind = 0, units = 0;
     double live = 1; // microbatches that their stages have slots for
-    std::array<int, 3> modes{};
+    Modes modes{};
   };
 
   void setAll(Recompute how);
@@ -45,7 +46,7 @@ private:
 
   const StageProblem *problem;
   std::vector<Count> kinds;
-  std::vector<std::array<int, 3>> bestModes;
+  std::vector<Modes> bestModes;
   double best = infinity;
   std::vector<size_t> sharedSeen; // parameters that another unit of the rank reads too
 };

@@ -54,7 +54,7 @@ std::vector<LeastHeld> leastHeld(const StageProblem &problem) {
   std::vector<std::vector<int>> unitsOfKind(ofKind.size());
   for (int u = 0; u < count; ++u) unitsOfKind[size_t(units[size_t(u)].kind)].push_back(u);
   for (size_t kind = 0; kind < ofKind.size(); ++kind)
-    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    for (Recompute how : everyRecompute) {
       const Cost &one = problem.activity->of(int(kind), how);
       if (one.seconds() <= 0) continue;
       Part &part = ofKind[kind];

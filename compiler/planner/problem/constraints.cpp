@@ -139,8 +139,8 @@ Status parseRecomputation(const std::string &text, Constraints &constraints) {
     Recompute mode;
     if (!parseRecompute(entry, mode))
       return usage(
-          fmt::format("--recompute {}: '{}' must be none, selective or full: one for all, or one for each stage "
-                      "or block (full,selective,none); ':except-last' behind it keeps the last microbatch's",
+          fmt::format("--recompute {}: '{}' must be none, activations, selective or full: one for all, or one for "
+                      "each stage or block (full,selective,none); ':except-last' behind it keeps the last microbatch's",
                       text, entry));
     constraints.recomputeOf.push_back(mode);
   }

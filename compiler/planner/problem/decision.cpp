@@ -9,7 +9,7 @@ namespace cleave::planner {
 namespace {
 
 constexpr const char *offloadNames[] = {"none", "optimizer", "activations", "all"};
-constexpr const char *recomputeNames[] = {"none", "selective", "full"};
+constexpr const char *recomputeNames[] = {"none", "activations", "selective", "full"};
 
 template <typename Enum, size_t N> bool parseName(const char *const (&names)[N], const std::string &text, Enum &value) {
   const auto *found = std::ranges::find(names, text);

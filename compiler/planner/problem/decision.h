@@ -7,15 +7,18 @@
 #include "compiler/planner/problem/problem.h"
 #include "runtime/base/sharding/factor_rule.h"
 #include "runtime/base/status.h"
+#include <array>
 #include <string>
 #include <tuple>
 #include <vector>
 
 namespace cleave::planner {
 
-enum class Recompute : uint8_t { None, Selective, Full };
+enum class Recompute : uint8_t { None, Activations, Selective, Full };
+inline constexpr std::array everyRecompute = {Recompute::None, Recompute::Activations, Recompute::Selective,
+                                               Recompute::Full};
 const char *name(Recompute recompute);
-// "none", "selective", "full".
+// "none", "activations", "selective", "full".
 bool parseRecompute(const std::string &text, Recompute &recompute);
 
 // The split of attention where the sequence is split over cp: keys and values travel round a ring of devices, or
@@ -116,7 +119,7 @@ struct StageDecision {
   int64_t devices = 1;                                       // that work on it
   int64_t nodes = 0;                                         // forward operations
   int64_t blocks = 0;                                        // repetitions of repeated blocks among them
-  int64_t selectiveBlocks = 0, recomputedBlocks = 0;         // of these: recomputed selectively, in full
+  int64_t activationBlocks = 0, selectiveBlocks = 0, recomputedBlocks = 0; // of these: computed again by each kind
   double parameters = 0;                                     // elements, of the whole stage
   double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
   double communication = 0;                                  // those collectives, part of the three above

@@ -74,9 +74,10 @@ private:
   double otherCollectiveWeight, distance;
 };
 
-bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
-  Recompute how = model.setting.recompute;
-  return inSegment && (how == Recompute::Full || (how == Recompute::Selective && inAttention));
+// Is a variable or flow of a segment computed again?
+template <class Of> bool isAgain(Recompute how, const Of &of) {
+  return how == Recompute::Full || (how == Recompute::Selective && of.inAttention) ||
+         (how == Recompute::Activations && of.inActivations);
 }
 
 // Forward collectives that bring a tensor from `produced` to all of `uses`.
@@ -163,11 +164,12 @@ Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candida
   const Candidate &chosen = variable.candidates[candidate];
   const double times = double(variable.count) * double(model.setting.microbatches);
   const double weights = weightPart(model, variable);
-  const bool again = isComputedAgain(model, variable);
-  const double backward = (chosen.backward + (again ? 0 : chosen.kept)) * times;
+  const Recompute how = model.setting.recompute;
+  const bool isWhole = how != Recompute::Activations && isComputedAgain(model, variable); // reads nothing that was kept
+  const double backward = (chosen.backward + (isWhole ? 0 : chosen.kept)) * times;
   Cost cost;
   cost.forward = chosen.forward * times;
-  cost.again = again ? cost.forward : 0;
+  cost.again = secondsAgain(how, variable, chosen) * times;
   cost.backwardInput = backward * (1 - weights) + cost.again;
   cost.backwardWeight = backward * weights;
   return cost;
@@ -422,8 +424,9 @@ StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink) {
 }
 
 bool isSentAgain(const SplitModel &model, const Flow &flow) {
-  return recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
-         (model.setting.recompute == Recompute::Full || flow.inSegment);
+  const Recompute how = model.setting.recompute;
+  if (!isAgain(how, flow)) return false;
+  return flow.inSegment ? flow.isNeeded : how == Recompute::Full && flow.leavesSegment;
 }
 
 Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
@@ -545,11 +548,21 @@ bool gathersAgain(const SplitModel &model) {
 }
 
 bool isComputedAgain(const SplitModel &model, const Variable &variable) {
-  return recomputes(model, variable.inSegment, variable.inAttention);
+  return variable.inSegment && isAgain(model.setting.recompute, variable);
+}
+
+double secondsAgain(Recompute how, const Variable &variable, const Candidate &candidate) {
+  if (!variable.inSegment || !isAgain(how, variable)) return 0;
+  return how == Recompute::Activations ? candidate.activationsAgain : candidate.forward;
+}
+
+double launchesAgain(Recompute how, const Variable &variable, const Candidate &candidate) {
+  if (!variable.inSegment || !isAgain(how, variable)) return 0;
+  return how == Recompute::Activations ? candidate.launchesOfActivations : candidate.forwardLaunches;
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {
-  return recomputes(model, flow.inSegment, flow.inAttention);
+  return flow.inSegment && isAgain(model.setting.recompute, flow);
 }
 
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {

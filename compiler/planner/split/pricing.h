@@ -89,6 +89,9 @@ double sentBytes(const SplitModel &model, const Flow &flow, const std::vector<in
 bool gathersAgain(const SplitModel &model);
 // Is the operation computed again in the backward pass?
 bool isComputedAgain(const SplitModel &model, const Variable &variable);
+// The seconds and launches that this takes in a microbatch, for one of the nodes that the variable stands for.
+double secondsAgain(Recompute how, const Variable &variable, const Candidate &candidate);
+double launchesAgain(Recompute how, const Variable &variable, const Candidate &candidate);
 // Are the collectives of this flow's forward pass carried out again in the backward pass?
 bool isSentAgain(const SplitModel &model, const Flow &flow);
 // Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.

@@ -265,6 +265,16 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (fusedCore && node.kind.work == ElementWork::Function) work.exponentials = node.flops * part;
   const std::string precision = precisionOf(problem, node);
   candidate.forward = operationSeconds(cluster, precision, work);
+  if (const ActivationsAgain &again = model.segments.activations[size_t(index)]; again.computes) {
+    // One kernel for each value that a product reads; inside of it costs arithmetic only.
+    LocalWork once = work;
+    once.bytes = once.kept = 0;
+    once.kernels = again.sources.empty() ? 0 : 1;
+    for (int source : again.sources) once.bytes += bytes(source, candidate.results[0]);
+    if (!again.sources.empty()) once.bytes += bytes(node.results[0], candidate.results[0]);
+    candidate.activationsAgain = operationSeconds(cluster, precision, once);
+    candidate.launchesOfActivations = once.kernels;
+  }
   double kept = keptSeconds(cluster, work, model.keptSecondsPerByte);
   candidate.forwardLaunches = work.kernels;
   work.kept = readAgain;

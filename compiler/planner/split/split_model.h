@@ -58,6 +58,7 @@ struct Candidate {
   // Besides, where it is not computed again: what was kept comes from far (cost.h: keptSeconds). Counted in the
   // backward pass, and at most what computing it again takes, so that keeping is never the slower: bounds count on it.
   double kept = 0;
+  double activationsAgain = 0, launchesOfActivations = 0; // of what Recompute::Activations does again, likewise
   double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
   // Bytes in hand at once: in the forward pass operands and results that are not kept, in the backward pass gradients
   // of both, those of parameters that are added to a sum or scattered then, and other terms of these that wait.
@@ -78,6 +79,7 @@ struct Variable {
   int count = 1;                     // how many nodes or parameters it stands for
   bool inSegment = false;            // of recomputation, and needed again there
   bool inAttention = false;          // and computed again by selective recomputation
+  bool inActivations = false;        // or by that of activations
   int readBack = 0;                  // so many of the parameters the backward pass reads
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
@@ -107,6 +109,7 @@ struct FlowKey {
   bool inSegment = false;     // made and read inside of one
   bool isNeeded = false;      // and made again there
   bool leavesSegment = false; // made in one, or read in another than its own
+  bool inActivations = false; // made by what recomputation of activations does again
   auto operator<=>(const FlowKey &) const = default;
 };
 

@@ -50,6 +50,7 @@ public:
   std::shared_ptr<const SplitModel> build() {
     layOutUnits();
     model.segments = findSegments(facts, layout->units, layout->unitOfNode, facts.sequence, constraints.recomputesAll);
+    model.segments.activations = findActivationsAgain(facts, facts.kept, facts.madeAgain, model.segments.segmentOf);
     groupUnits();
     addNodes();
     addHomes();
@@ -127,6 +128,7 @@ private:
         variable.index = int(i);
         variable.inSegment = segmentOf(int(i)) >= 0 && anyIn(model.segments.isNeeded, problem.nodes[i].results);
         variable.inAttention = model.segments.isAttention[i];
+        variable.inActivations = model.segments.activations[i].computes;
         model.variableOfNode.edit()[i] = int(model.variables.size());
         model.variables.edit().push_back(std::move(variable));
       }
@@ -219,6 +221,7 @@ private:
         flow.inCore = facts.core[size_t(producer)];
         flow.isScores = flow.inCore && (!node.cheap || !node.reduces());
         flow.inAttention = model.segments.isAttention[size_t(producer)];
+        flow.inActivations = model.segments.activations[size_t(producer)].isAgain;
       } else if (tensor.kind == TensorKind::Parameter)
         flow.producer = model.variableOfTensor[t];
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;

@@ -366,7 +366,7 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_THAT(message({.microbatches = "none"}), HasSubstr("from 1 up"));
   EXPECT_THAT(message({.offload = "disk"}), HasSubstr("none, optimizer, activations or all"));
   EXPECT_THAT(message({.like = "zero2-offload", .offload = "none"}), HasSubstr("contradict"));
-  EXPECT_THAT(message({.recompute = "some"}), HasSubstr("none, selective or full"));
+  EXPECT_THAT(message({.recompute = "some"}), HasSubstr("none, activations, selective or full"));
   EXPECT_THAT(message({.mesh = "pp=2", .recompute = "full:except-last", .offload = "activations"}),
               HasSubstr("not offloaded yet"));
   EXPECT_THAT(message({.mesh = "pp=2", .microbatches = "1", .recompute = "full:except-last"}),

@@ -107,7 +107,7 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
             result.fastest = seconds;
             result.atFastest = bytes;
           };
-          eachRecomputation(units, model->segments, openRecomputation(constraints, model->segments.any()), price);
+          eachRecomputation(units, model->segments, openRecomputation(constraints, model->segments), price);
         });
       });
     }

@@ -1,4 +1,6 @@
 // The work that recomputation does again, of a GPT whose products can be counted by hand.
+#include "compiler/planner/facts/activations_again.h"
+#include "compiler/planner/facts/fusion.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
@@ -30,6 +32,66 @@ TEST(Recomputation, LeavesOutWhatNothingReadsAgain) {
   Constraints all;
   all.recomputesAll = true;
   EXPECT_DOUBLE_EQ(flopsAgain(problem, all), layers * (24 * b * s * h * h + 4 * b * s * s * h));
+}
+
+// x, of which a norm makes n for a product, and this one's result y, of which a gate makes g for the next. The backward
+// pass reads the middle of both kernels, too.
+struct NormAndGate {
+  ProblemBuilder b{"norm-and-gate", 64};
+  int x, n, g, rows, spread, centred, y, e;
+  explicit NormAndGate(bool isShared = false) {
+    x = b.op("enter", "Contract", "bk,kn->bn", {b.input("in", {64, 512}), b.parameter("a", {512, 512})});
+    rows = b.op("mean", "ReduceSum", "bn->b", {x});
+    spread = b.op("spread", "Broadcast", "b->bn", {rows});
+    centred = b.op("centred", "Sub", "bn,bn->bn", {x, spread});
+    n = b.op("scaled", "Mul", "bn,n->bn", {centred, b.parameter("scale", {512})});
+    y = b.op("up", "Contract", "bk,kn->bn", {n, b.parameter("w", {512, 1024})});
+    e = b.op("erf", "Erf", "bn->bn", {y});
+    g = b.op("gate", "Mul", "bn,bn->bn", {e, y});
+    int z = b.op("down", "Contract", "bk,kn->bn", {g, b.parameter("v", {1024, 512})});
+    if (isShared) z = b.op("residual", "Add", "bn,bn->bn", {n, z});
+    b.op("loss", "Sum", "bn->", {z});
+    for (int tensor : {x, rows, centred, n, y, e, g}) b.problem.tensors[size_t(tensor)].saved = true;
+  }
+  // Tensors that are computed again, where all operations are one segment but for the last `others`.
+  std::vector<int> tensorsAgain(int others = 0) {
+    const Graph graph(b.problem);
+    const Fusion fusion = findFusion(graph, {});
+    std::vector<int> segmentOf(b.problem.nodes.size(), 0);
+    std::fill(segmentOf.end() - others, segmentOf.end(), -1);
+    const auto again = findActivationsAgain(graph, fusion.kept, fusion.madeAgain, segmentOf);
+    std::vector<int> found;
+    for (size_t i = 0; i < again.size(); ++i)
+      if (again[i].isAgain) found.push_back(b.problem.nodes[i].results[0]);
+    return found;
+  }
+};
+
+// The results of norm and gate; the sum of rows, x and y stay.
+TEST(Recomputation, ActivationsAreMadeAgainForProductsFromWhatIsKept) {
+  NormAndGate model;
+  EXPECT_EQ(model.tensorsAgain(), (std::vector<int>{model.n, model.g}));
+  // One that another segment reads stays: it crosses.
+  EXPECT_EQ(NormAndGate(true).tensorsAgain(2), (std::vector<int>{model.g}));
+  // Where y is not kept, nothing is there that the gate's result could be made from.
+  model.b.problem.tensors[size_t(model.y)].saved = model.b.problem.tensors[size_t(model.e)].saved = false;
+  EXPECT_EQ(model.tensorsAgain(), (std::vector<int>{model.n}));
+}
+
+// A kernel reads x and the sums of rows and writes n, or reads y and writes g: of 64 x 512 and of 64 x 1024 elements.
+TEST(Recomputation, ActivationsCostTheirTraffic) {
+  NormAndGate model;
+  const Graph graph(model.b.problem);
+  const Fusion fusion = findFusion(graph, {});
+  const std::vector<int> segmentOf(model.b.problem.nodes.size(), 0);
+  const auto again = findActivationsAgain(graph, fusion.kept, fusion.madeAgain, segmentOf);
+  auto at = [&](int tensor) { return again[size_t(graph.producers[size_t(tensor)])]; };
+  EXPECT_EQ(std::set<int>(at(model.n).sources.begin(), at(model.n).sources.end()),
+            (std::set<int>{model.x, model.rows}));
+  EXPECT_EQ(at(model.g).sources, (std::vector<int>{model.y}));
+  EXPECT_TRUE(at(model.centred).computes && at(model.e).computes);
+  EXPECT_FALSE(at(model.centred).isAgain || at(model.e).isAgain);
+  EXPECT_FALSE(at(model.rows).computes || at(model.x).computes);
 }
 
 // Layers of growing width repeat nothing, and several share a segment. Whatever the memory leaves room for, of a

@@ -105,7 +105,7 @@ double SearchSpace::stepBound(const Setting &setting, double seconds) const {
 }
 
 std::vector<Recompute> SearchSpace::openWays() const {
-  return openRecomputation(constraints, facts.structure->segments.any());
+  return openRecomputation(constraints, facts.structure->segments);
 }
 
 Result<GivenRecomputation> SearchSpace::givenRecomputation(const Setting &setting) const {

@@ -157,10 +157,11 @@ bool mixesZeroStages(const Constraints &constraints, const Setting &setting) {
          setting.grid == TensorGrid::None;
 }
 
-std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments) {
+std::vector<Recompute> openRecomputation(const Constraints &constraints, const RecomputeSegments &segments) {
   if (constraints.recompute) return {*constraints.recompute};
-  if (!hasSegments) return {Recompute::None};
-  return {Recompute::None, Recompute::Selective, Recompute::Full};
+  if (!segments.any()) return {Recompute::None};
+  if (!segments.hasActivations()) return {Recompute::None, Recompute::Selective, Recompute::Full};
+  return {everyRecompute.begin(), everyRecompute.end()};
 }
 
 } // namespace cleave::planner

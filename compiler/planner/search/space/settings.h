@@ -17,6 +17,6 @@ std::vector<int> openZeroStages(const Constraints &constraints, const Setting &s
 // May parameters have ZeRO stages of their own (mix_zero.cpp)?
 bool mixesZeroStages(const Constraints &constraints, const Setting &setting);
 // Ways of recomputation that blocks may be given one by one.
-std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments);
+std::vector<Recompute> openRecomputation(const Constraints &constraints, const RecomputeSegments &segments);
 
 } // namespace cleave::planner

@@ -1,16 +1,17 @@
 #include "compiler/planner/search/space/solution.h"
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace cleave::planner {
 Recompute mostRecomputed(const Solution &solution) {
-  int count[3] = {0, 0, 0};
+  std::array<int, everyRecompute.size()> count{};
   const std::vector<Unit> &units = solution.model->layout->units;
   bool hasBlocks = std::any_of(units.begin(), units.end(), [](const Unit &unit) { return unit.isBlock; });
   for (size_t u = 0; u < units.size(); ++u)
     if (units[u].isBlock || !hasBlocks) ++count[size_t(solution.plan.recompute[u])];
-  return Recompute(std::max_element(count, count + 3) - count);
+  return Recompute(std::ranges::max_element(count) - count.begin());
 }
 
 namespace {
