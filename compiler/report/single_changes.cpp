@@ -22,7 +22,9 @@ std::string recomputationOf(const Report &report) {
     blocks.insert(blocks.end(), size_t(stage.recomputedBlocks), "full");
     blocks.insert(blocks.end(), size_t(stage.selectiveBlocks), "selective");
     blocks.insert(blocks.end(), size_t(stage.activationBlocks), "activations");
-    blocks.resize(blocks.size() + size_t(stage.blocks - stage.activationBlocks - stage.selectiveBlocks - stage.recomputedBlocks), "none");
+    blocks.resize(blocks.size() +
+                      size_t(stage.blocks - stage.activationBlocks - stage.selectiveBlocks - stage.recomputedBlocks),
+                  "none");
   }
   if (std::set<std::string>(blocks.begin(), blocks.end()).size() <= 1) return report.recompute;
   const size_t suffix = std::min(report.recompute.size(), report.recompute.find(':')); // ":except-last"

@@ -188,9 +188,9 @@ std::vector<Row> stageRows(const Report &report) {
   for (size_t s = 0; s < report.stages.size(); ++s) {
     const Stage &stage = report.stages[s];
     rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
-                    fmt::format("{}", stage.blocks), recomputedBlocks({&stage, 1}),
-                    millions(stage.parameters), formatSeconds(stage.forwardSeconds),
-                    formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
+                    fmt::format("{}", stage.blocks), recomputedBlocks({&stage, 1}), millions(stage.parameters),
+                    formatSeconds(stage.forwardSeconds), formatSeconds(stage.backwardSeconds),
+                    formatBytes(stage.memoryBytes)});
   }
   return rows;
 }

@@ -15,9 +15,9 @@ namespace cleave::planner {
 
 struct ActivityCosts {
   std::vector<std::array<Cost, everyRecompute.size()>> kinds; // by unit kind and Recompute
-  std::vector<double> forwardCrossing, backwardCrossing; // bytes of one device, by unit: from the one before it
-  std::vector<double> passing;                           // likewise, beside UnitLayout::passing
-  double inputs = 0;                                     // bytes of inputs and constants, one microbatch
+  std::vector<double> forwardCrossing, backwardCrossing;      // bytes of one device, by unit: from the one before it
+  std::vector<double> passing;                                // likewise, beside UnitLayout::passing
+  double inputs = 0;                                          // bytes of inputs and constants, one microbatch
   const Cost &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
 };
 ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choice);

@@ -54,8 +54,8 @@ private:
   Origin originOf(int index, int result) {
     const Node &node = problem.nodes[size_t(index)];
     if (node.kind.isView()) return node.operands.empty() ? Origin::AtHand : of(node.operands[0]);
-    const bool isPointwise = node.kind.form == Form::Elementwise || node.kind.form == Form::Accumulation ||
-                             node.kind.form == Form::Cast;
+    const bool isPointwise =
+        node.kind.form == Form::Elementwise || node.kind.form == Form::Accumulation || node.kind.form == Form::Cast;
     const bool canBeMade =
         node.cheap && isPointwise && !node.reduces() && node.results.size() == 1 && segmentOf[size_t(index)] >= 0 &&
         !leavesSegment(result, segmentOf[size_t(index)]) &&

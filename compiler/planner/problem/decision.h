@@ -16,7 +16,7 @@ namespace cleave::planner {
 
 enum class Recompute : uint8_t { None, Activations, Selective, Full };
 inline constexpr std::array everyRecompute = {Recompute::None, Recompute::Activations, Recompute::Selective,
-                                               Recompute::Full};
+                                              Recompute::Full};
 const char *name(Recompute recompute);
 // "none", "activations", "selective", "full".
 bool parseRecompute(const std::string &text, Recompute &recompute);
@@ -115,23 +115,23 @@ struct NodeExplanation {
 // One stage of the pipeline on one of its devices; without pipeline the whole model is one. Seconds of one microbatch,
 // but for the last line.
 struct StageDecision {
-  int rank = 0;                                              // on axis pp
-  int64_t devices = 1;                                       // that work on it
-  int64_t nodes = 0;                                         // forward operations
-  int64_t blocks = 0;                                        // repetitions of repeated blocks among them
+  int rank = 0;                                                            // on axis pp
+  int64_t devices = 1;                                                     // that work on it
+  int64_t nodes = 0;                                                       // forward operations
+  int64_t blocks = 0;                                                      // repetitions of repeated blocks among them
   int64_t activationBlocks = 0, selectiveBlocks = 0, recomputedBlocks = 0; // of these: computed again by each kind
-  double parameters = 0;                                     // elements, of the whole stage
-  double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
-  double communication = 0;                                  // those collectives, part of the three above
-  double communicationForward = 0;                           // and of the forward pass
-  double recompute = 0;                                      // forward work done again, part of backwardInput
-  double sendForward = 0, sendBackward = 0;                  // to the stage after, to the one before
-  double bytesForward = 0, bytesBackward = 0;                // that are sent
-  int linkForward = 0, linkBackward = 0;                     // over which of a device's links (schedule.h)
-  double heldBySends = 0;           // part of communication: what is sent meanwhile has a part of its links
-  double reduction = 0, update = 0; // a step: gradients' collectives, optimizer
-  double afterPasses = 0;           // a step of its rank: update, and what no pass hides of the collectives
-  MemoryBreakdown memory;           // of the device, with its other stages
+  double parameters = 0;                                                   // elements, of the whole stage
+  double forward = 0, backwardInput = 0, backwardWeight = 0;               // with the collectives that nothing hides
+  double communication = 0;                                                // those collectives, part of the three above
+  double communicationForward = 0;                                         // and of the forward pass
+  double recompute = 0;                       // forward work done again, part of backwardInput
+  double sendForward = 0, sendBackward = 0;   // to the stage after, to the one before
+  double bytesForward = 0, bytesBackward = 0; // that are sent
+  int linkForward = 0, linkBackward = 0;      // over which of a device's links (schedule.h)
+  double heldBySends = 0;                     // part of communication: what is sent meanwhile has a part of its links
+  double reduction = 0, update = 0;           // a step: gradients' collectives, optimizer
+  double afterPasses = 0;                     // a step of its rank: update, and what no pass hides of the collectives
+  MemoryBreakdown memory;                     // of the device, with its other stages
 };
 
 // The result of a move of the search (search/moves/move.h).

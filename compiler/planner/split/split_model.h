@@ -59,7 +59,7 @@ struct Candidate {
   // backward pass, and at most what computing it again takes, so that keeping is never the slower: bounds count on it.
   double kept = 0;
   double activationsAgain = 0, launchesOfActivations = 0; // of what Recompute::Activations does again, likewise
-  double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
+  double forwardLaunches = 0, backwardLaunches = 0;       // kernels that the host hands over
   // Bytes in hand at once: in the forward pass operands and results that are not kept, in the backward pass gradients
   // of both, those of parameters that are added to a sum or scattered then, and other terms of these that wait.
   double values = 0, gradients = 0, weightGradients = 0, waitingTerms = 0;

@@ -38,12 +38,11 @@ TEST(Recomputation, LeavesOutWhatNothingReadsAgain) {
 // pass reads the middle of both kernels, too.
 struct NormAndGate {
   ProblemBuilder b{"norm-and-gate", 64};
-  int x, n, g, rows, spread, centred, y, e;
+  int x, n, g, rows, centred, y, e;
   explicit NormAndGate(bool isShared = false) {
     x = b.op("enter", "Contract", "bk,kn->bn", {b.input("in", {64, 512}), b.parameter("a", {512, 512})});
     rows = b.op("mean", "ReduceSum", "bn->b", {x});
-    spread = b.op("spread", "Broadcast", "b->bn", {rows});
-    centred = b.op("centred", "Sub", "bn,bn->bn", {x, spread});
+    centred = b.op("centred", "Sub", "bn,b->bn", {x, rows});
     n = b.op("scaled", "Mul", "bn,n->bn", {centred, b.parameter("scale", {512})});
     y = b.op("up", "Contract", "bk,kn->bn", {n, b.parameter("w", {512, 1024})});
     e = b.op("erf", "Erf", "bn->bn", {y});
@@ -85,7 +84,7 @@ TEST(Recomputation, ActivationsCostTheirTraffic) {
   const Fusion fusion = findFusion(graph, {});
   const std::vector<int> segmentOf(model.b.problem.nodes.size(), 0);
   const auto again = findActivationsAgain(graph, fusion.kept, fusion.madeAgain, segmentOf);
-  auto at = [&](int tensor) { return again[size_t(graph.producers[size_t(tensor)])]; };
+  auto at = [&](int tensor) -> const ActivationsAgain & { return again[size_t(graph.producers[size_t(tensor)])]; };
   EXPECT_EQ(std::set<int>(at(model.n).sources.begin(), at(model.n).sources.end()),
             (std::set<int>{model.x, model.rows}));
   EXPECT_EQ(at(model.g).sources, (std::vector<int>{model.y}));
