@@ -193,7 +193,8 @@ private:
         if (kind == other) renamed.push_back(letter);
       const bool isTable = !llvm::any_of(inner, [](int64_t kind) { return kind >= 0; });
       const bool isSummed = llvm::any_of(own, [&](int64_t l) { return !llvm::is_contained(letters, l); });
-      const bool isKept = llvm::any_of(own, [&](int64_t l) { return llvm::is_contained(letters, l) && kindOf(l) == other; });
+      const bool isKept =
+          llvm::any_of(own, [&](int64_t l) { return llvm::is_contained(letters, l) && kindOf(l) == other; });
       hasMatrices |= isTable && isSummed && isKept;
       return std::pair(of(value, inner), renamed);
     };
@@ -209,8 +210,8 @@ private:
 
 // An equality that holds wherever the condition does: of a row's choice and the experts' numbers.
 struct Choice {
-  Value groups;  // of each row
-  Dims kinds;    // of the condition's dimensions
+  Value groups; // of each row
+  Dims kinds;   // of the condition's dimensions
 };
 std::optional<Choice> choiceIn(Value condition, Dims places, int64_t rank, int depth = 12) {
   Operation *op = condition.getDefiningOp();

@@ -158,7 +158,8 @@ private:
     left -= count;
     if (DenseElementsAttr attribute = constantOf(value)) return toHostTensor(attribute);
     Operation *op = value.getDefiningOp();
-    if (auto mark = dyn_cast_or_null<UnrealizedConversionCastOp>(op)) { // how many entries data may select (selection.h)
+    if (auto mark =
+            dyn_cast_or_null<UnrealizedConversionCastOp>(op)) { // how many entries data may select (selection.h)
       const HostTensor *most = evaluate(mark.getOperand(0), depth + 1);
       return most ? std::optional(*most) : std::nullopt;
     }

@@ -20,10 +20,10 @@ namespace cleave::normalize {
 
 // What data select of a value (selection.h): the positions where `mask` holds.
 struct Selection {
-  mlir::Value mask;  // i1, of the selected tensor's shape
-  int64_t dim = 0;   // of the value: the positions, in row-major order
-  int64_t each = 1;  // consecutive elements along it for each position
-  Values indices{};  // of a matrix of the positions' indices: those along each dimension of the mask
+  mlir::Value mask; // i1, of the selected tensor's shape
+  int64_t dim = 0;  // of the value: the positions, in row-major order
+  int64_t each = 1; // consecutive elements along it for each position
+  Values indices{}; // of a matrix of the positions' indices: those along each dimension of the mask
 };
 
 // State that rules share over one function: options, and additions to the function when all nodes are done.
@@ -52,7 +52,7 @@ public:
   onnx::NodeOp op;
   CoreBuilder &b;
   FunctionState &state;
-  Values inputs;                                   // null: absent
+  Values inputs;                                          // null: absent
   llvm::SmallVector<std::optional<Selection>> selections; // of each input
 
   [[noreturn]] void fail(const llvm::Twine &message);

@@ -153,7 +153,8 @@ struct NormalizeNodes : impl::NormalizeNodesBase<NormalizeNodes> {
       if (state.sequences.count(output.get()))
         return function.emitError("output '") << (name ? *name : "") << "' is a sequence of tensors";
       if (state.selected.count(output.get()))
-        return function.emitError("output '") << (name ? *name : "") << "' has as many entries as data select (NonZero)";
+        return function.emitError("output '")
+               << (name ? *name : "") << "' has as many entries as data select (NonZero)";
     }
     if (failed(eraseMarks(state))) return failure();
     OpBuilder builder(block.getTerminator());

@@ -3,7 +3,7 @@
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringExtras.h"
 #include <functional>
 #include <numeric>
 
@@ -103,9 +103,7 @@ Value rowsAt(Node &n, Value table, int64_t axis, ArrayRef<int64_t> dims, ArrayRe
   llvm::sort(sorted);
   for (auto [i, dim] : llvm::enumerate(sorted)) perm[axis + int64_t(i)] = axis + (llvm::find(dims, dim) - dims.begin());
   for (int64_t d = 0; d < rank; ++d)
-    at.push_back(d < axis            ? d
-                 : d < axis + depth ? axis + sorted[d - axis]
-                                     : d - depth + int64_t(grid.size()));
+    at.push_back(d < axis ? d : d < axis + depth ? axis + sorted[d - axis] : d - depth + int64_t(grid.size()));
   llvm::append_range(shape, grid);
   llvm::append_range(shape, shapeOf(table).drop_front(axis + depth));
   result.push_back(product(grid));
@@ -129,25 +127,21 @@ std::optional<Selection> inView(Selection s, ArrayRef<int64_t> from, ArrayRef<in
   return std::nullopt;
 }
 
+bool isAmong(StringRef op, StringRef words) { return llvm::is_contained(llvm::split(words, ' '), op); }
+
 // Operators whose results depend, at each place, on the operands at this place alone.
 bool isPerElement(StringRef op) {
-  static const llvm::StringSet<> ops = {
-      "Abs",     "Add",       "And",       "BiasGelu",  "BitwiseAnd",      "BitwiseNot", "BitwiseOr", "BitwiseXor",
-      "Cast",    "CastLike",  "Ceil",      "Celu",      "Clip",            "Cos",        "Cosh",      "Div",
-      "Dropout", "Elu",       "Equal",     "Erf",       "Exp",             "FastGelu",   "Floor",     "Gelu",
-      "Greater", "HardSwish", "Identity",  "IsInf",     "GreaterOrEqual",  "IsNaN",      "LeakyRelu", "Less",
-      "Log",     "Max",       "Mean",      "Min",       "HardSigmoid",     "Mish",       "Mul",       "Neg",
-      "Not",     "Or",        "PRelu",     "Pow",       "LessOrEqual",     "QuickGelu",  "Relu",      "Round",
-      "Selu",    "Sigmoid",   "Sign",      "Sin",       "Reciprocal",      "Sinh",       "Softplus",  "Softsign",
-      "Sqrt",    "Sub",       "Sum",       "Swish",     "ThresholdedRelu", "Tanh",       "Where",     "Xor"};
-  return ops.contains(op);
+  return isAmong(op, "Abs Add And BiasGelu BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos "
+                     "Cosh Div Dropout Elu Equal Erf Exp FastGelu Floor Gelu Greater GreaterOrEqual HardSigmoid "
+                     "HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or "
+                     "PRelu Pow QuickGelu Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub "
+                     "Sum Swish Tanh ThresholdedRelu Where Xor");
 }
 
 // The operand whose derivative is infinite at some numbers, or overflows.
 std::optional<size_t> singularOperand(StringRef op) {
   if (op == "Div") return 1;
-  static const llvm::StringSet<> ops = {"Log", "Sqrt", "Reciprocal", "Pow", "Exp", "Sinh", "Cosh", "ReduceL2"};
-  return ops.contains(op) ? std::optional<size_t>(0) : std::nullopt;
+  return isAmong(op, "Log Sqrt Reciprocal Pow Exp Sinh Cosh ReduceL2") ? std::optional<size_t>(0) : std::nullopt;
 }
 
 class SelectedNode {
@@ -207,8 +201,9 @@ private:
 
   const std::optional<Selection> &of(size_t i) const { return i < n.selections.size() ? n.selections[i] : none; }
   [[noreturn]] void refuse() {
-    n.fail("its operand has as many entries as data select (NonZero); operators that compute each of them by itself, and "
-           "scatters that put them back, are supported there");
+    n.fail(
+        "its operand has as many entries as data select (NonZero); operators that compute each of them by itself, and "
+        "scatters that put them back, are supported there");
   }
   // Does input `i` differ along its dimension that is `fromEnd` from the last?
   bool spans(size_t i, int64_t fromEnd) {
@@ -470,8 +465,7 @@ Value selectPositions(Node &n, Value x) {
   Values rows;
   for (int64_t dim = 0; dim < int64_t(grid.size()); ++dim) {
     auto type = RankedTensorType::get(grid, n.b.builder.getI64Type());
-    s.indices.push_back(
-        n.b.create<onnx::IotaOp>(TypeAttr::get(type), n.b.builder.getI64IntegerAttr(dim), ArrayAttr()));
+    s.indices.push_back(n.b.create<onnx::IotaOp>(TypeAttr::get(type), n.b.builder.getI64IntegerAttr(dim), ArrayAttr()));
     rows.push_back(n.b.reshape(s.indices.back(), {1, positions}));
   }
   Value selected = mark(n, rows.size() == 1 ? rows[0] : n.b.concat(rows, 0));
@@ -504,8 +498,9 @@ void checkCounts(Node &n, size_t i) {
 LogicalResult eraseMarks(FunctionState &state) {
   for (auto &[mark, selection] : state.selected) { // nodes have read through them
     if (!mark.use_empty())
-      return emitError(mark.getLoc(), "what data select (NonZero) becomes a part of a sequence or of a graph, where it is "
-                                      "not supported");
+      return emitError(mark.getLoc(),
+                       "what data select (NonZero) becomes a part of a sequence or of a graph, where it is "
+                       "not supported");
     mark.getDefiningOp()->erase();
   }
   for (auto &[mark, selection] : state.counts) {
