@@ -1,5 +1,6 @@
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
 #include "dialects/onnx/kinds.h"
 #include "mlir/IR/IRMapping.h"
 #include "runtime/plan/master_weights.h"
@@ -27,7 +28,8 @@ public:
     SmallVector<Operation *> products;
     for (Operation &op : function.front())
       if (onnx::isHeavy(&op) && !place::hasPhase(&op, Phase::Update) && isFull(op.getResult(0)) &&
-          llvm::all_of(op.getOperands(), isFull))
+          llvm::all_of(op.getOperands(),
+                       [](Value operand) { return isFull(operand) || !onnx::isFloatTensor(operand); }))
         products.push_back(&op);
     for (Operation *op : products)
       if (isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op))
@@ -70,7 +72,8 @@ private:
   }
 
   void lowerProduct(Operation *op) {
-    for (OpOperand &operand : op->getOpOperands()) operand.set(lowered(operand.get(), op));
+    for (OpOperand &operand : op->getOpOperands())
+      if (isFull(operand.get())) operand.set(lowered(operand.get(), op)); // not the rows' groups
     Value result = op->getResult(0);
     if (isa<onnx::ConvGradWeightOp>(op) || !isParameterGradient(result)) lowerResult(op, result);
   }

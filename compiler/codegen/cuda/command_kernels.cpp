@@ -384,11 +384,8 @@ private:
     const plan::Buffer &sorted = addSort(command, c.group_of_row(), c.start(), how.sort, scratch);
     const plan::KernelBuffer pairs = reach(plan::I64, how.sort.rows.count),
                              table = reach(plan::I64, how.tableNumbers());
-    addArguments(launchThreads(command,
-                               fmt::format("group_tiles {}, {} of {}{}", how.sort.rows.text(), how.tiles, how.tileRows,
-                                           how.sumsRows ? " sums" : ""),
-                               {pairs, table}, 1, how.groupsOfTiles(),
-                               [&](GridBuilder &grid) { groupTilesCode(grid, how); }),
+    addArguments(launchThreads(command, fmt::format("group_tiles of {}, {}", how.tileRows, how.text()), {pairs, table},
+                               1, how.groupsOfTiles(), [&](GridBuilder &grid) { groupTilesCode(grid, how); }),
                  {&sorted, &scratch.made});
     const plan::DType dtype = c.lhs().dtype();
     const int64_t matrices = c.groups() * c.k() * c.n(), results = how.sort.rows.count * c.n();

@@ -14,7 +14,7 @@ namespace {
 
 using Values = GridBuilder::Values;
 
-constexpr int64_t entryNumbers = 3;                         // group, first row, end of the group
+constexpr int64_t entryNumbers = GroupedPlan::entryNumbers;
 constexpr int64_t warpsDown = 2, warpsAcross = 4;           // of a block's results
 constexpr int64_t edgeOfProduct = 16, columnsOfProduct = 8; // of a tensor core
 constexpr int64_t threadsAcross = 16;                       // of a block's results, without tensor cores
@@ -67,7 +67,7 @@ private:
     auto number = [&](int64_t i) {
       return grid.load(grid.buffer(1), grid.here().getI64Type(), grid.sum(entry, grid.number(i))).front();
     };
-    group = number(0), first = number(1), end = number(2);
+    group = number(0), first = number(1), end = number(2), steps = number(3);
     rowBegin = plan.sumsRows ? grid.product(grid.remainder(line, linesOfGroup), plan.tileRows) : first;
   }
 
@@ -182,11 +182,6 @@ private:
       for (int64_t i = 0; i < chunksOf(*tile) && !tile->linesAreSummed; ++i)
         tile->lines.push_back(tile->lineAt(grid.sum(tile->edgeBegin, chunkAt(*tile, i).first)));
     const int64_t rhsBegin = elementsOf(lhs), stage = rhsBegin + elementsOf(rhs);
-    Value steps = grid.number(partsOf(plan.k, plan.depth));
-    if (plan.sumsRows)
-      steps = grid.quotient(grid.sum(grid.difference(end, first), grid.number(plan.depth - 1)), plan.depth);
-    else if (plan.hasOthers)
-      steps = grid.select(isHere(), steps, grid.number(0));
     // What the next step needs comes from memory while this one is multiplied.
     auto baseOf = [&](Value step) { return grid.product(grid.remainder(step, 2), stage); };
     auto keepBoth = [&](ValueRange left, ValueRange right, Value step) {
@@ -321,7 +316,7 @@ private:
   const Type element, result;
   const GroupedPlan &plan;
   const int64_t chunk;
-  Value group, first, end, rowBegin, columnBegin; // of the block
+  Value group, first, end, steps, rowBegin, columnBegin; // of the block
 };
 
 } // namespace
@@ -388,9 +383,13 @@ void groupTilesCode(GridBuilder &grid, const GroupedPlan &plan) {
   };
   grid.when(grid.less(group, grid.extent()), [&] {
     Value next = grid.sum(group, one), begin = beginOf(group), end = beginOf(next);
+    Value steps = grid.quotient(grid.sum(grid.difference(end, begin), grid.number(plan.depth - 1)), plan.depth);
+    if (!plan.sumsRows)
+      steps = grid.select(grid.less(group, grid.number(plan.groups)), grid.number(partsOf(plan.k, plan.depth)),
+                          grid.number(0));
     auto leave = [&](Value entry, Value first) {
       Value at = grid.product(entry, entryNumbers);
-      for (auto [i, value] : llvm::enumerate(Values{group, first, end}))
+      for (auto [i, value] : llvm::enumerate(Values{group, first, end, steps}))
         grid.store(value, table, grid.sum(at, grid.number(static_cast<int64_t>(i))));
     };
     if (plan.sumsRows) return leave(group, begin);

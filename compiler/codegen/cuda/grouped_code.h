@@ -42,7 +42,8 @@ struct GroupedPlan {
   int64_t depth;                 // that a block sums up at a time
   int64_t tiles;                 // that there can be: entries of the table
   int64_t groupsOfTiles() const { return groups + hasOthers; }
-  int64_t tableNumbers() const { return 3 * tiles; }
+  static constexpr int64_t entryNumbers = 4;
+  int64_t tableNumbers() const { return entryNumbers * tiles; }
   int64_t lines() const; // of blocks: tiles of rows, or with sumsRows those of all matrices
   int64_t columns() const { return (n + tileColumns - 1) / tileColumns; }
   int64_t blocks() const { return lines() * columns(); }
@@ -53,7 +54,8 @@ struct GroupedPlan {
 };
 
 // Buffers keys, table. A thread has a group, and writes the entries of its tiles: the group, the first of the rows in
-// their order and where the group ends (i64); a tile that is not there begins at the end.
+// their order, where the group ends, and in how many steps its block sums up (i64); a tile that is not there begins at
+// the end.
 void groupTilesCode(GridBuilder &grid, const GroupedPlan &plan);
 // Buffers keys, table, lhs, rhs, out.
 void groupedProductCode(GridBuilder &grid, mlir::Type element, mlir::Type result, const GroupedPlan &plan);
