@@ -9,7 +9,7 @@ Each case compiles a model with a split, runs the recorded steps, and compares e
 large power of two, the gradient of every parameter with `grads_step0_f64` (norm and sum, 1e-3 of the norm) and with
 `grads.npz` where there is one (1e-3 in the L2 norm).
 
-With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/internals/gpu.md). With --fake-gpu they go
+With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/internals/gpu-tests.md). With --fake-gpu they go
 through the driver for GPUs, on a fake of NVIDIA's libraries that runs the same kernels (test/unit/cuda/fake): streams,
 events, graphs and ranks on one GPU with real numbers. With --on-gpu: on a real one.
 In bf16, fp16 and fp8 every step's loss is within 1e-2 of `loss_f64`, and with a loss scale that overflows fp16 at first, steps
