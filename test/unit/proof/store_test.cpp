@@ -9,6 +9,7 @@ namespace {
 
 class Rules : public testing::Test {
 protected:
+  explicit Rules(bool hasPadding = false) : store(true, mostExpressions, hasPadding) {}
   Index dim(int64_t number, int64_t size) { return store.dimension(number, size); }
   Atom coordinate(int64_t size) { return store.variable(Variable::Coordinate, 0, size); }
   Index number(int64_t value) { return store.constant(value); }
@@ -538,6 +539,7 @@ TEST_F(Microbatches, aLeafStandsForATerm) {
 // Padding: 5 of 8 entries count.
 class Padding : public Rules {
 protected:
+  Padding() : Rules(/*hasPadding=*/true) {}
   Term isReal(Index index) { return store.inside(index, 0, 5); }
   Term orMinusInfinity(Term condition, Term value) {
     return store.function("Where", {condition, value, store.number(-std::numeric_limits<double>::infinity())});
