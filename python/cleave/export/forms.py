@@ -77,6 +77,7 @@ def exportable(module, remarks):
     saved = [(config, dict(vars(config))) for config in configurations]
     choices = {"_attn_implementation": ("attention", "eager", ("eager", "sdpa")),
                "_experts_implementation": ("experts", "batched_mm", ("batched_mm",))}
+    has_experts = any(type(one).__name__.endswith("Experts") for one in module.modules())  # each configuration has the key
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -86,7 +87,8 @@ def exportable(module, remarks):
                 if isinstance(before, str) and before not in fine:
                     setattr(config, key, choice)
                     remark = f"{what} was exported as {choice}: exporters do not write {before}"
-                    remarks += [remark] if remark not in remarks else []
+                    is_news = remark not in remarks and (what != "experts" or has_experts)
+                    remarks += [remark] if is_news else []
             if getattr(config, "use_cache", False) is True:
                 config.use_cache = False
                 remark = "exported with use_cache=False"
