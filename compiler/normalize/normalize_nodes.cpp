@@ -154,7 +154,7 @@ struct NormalizeNodes : impl::NormalizeNodesBase<NormalizeNodes> {
         return function.emitError("output '") << (name ? *name : "") << "' is a sequence of tensors";
       if (state.selected.count(output.get()))
         return function.emitError("output '")
-               << (name ? *name : "") << "' has as many entries as data select (NonZero)";
+               << (name ? *name : "") << "' has as many entries as data select (NonZero), and sizes must be known";
     }
     if (failed(eraseMarks(state))) return failure();
     OpBuilder builder(block.getTerminator());
