@@ -113,7 +113,9 @@ Status verifyGroupedContract(const plan::GroupedContract &c, const dist::Mesh &m
   if (!c.sums_rows() && elementCount(std::array{rows, c.n()}) != elementCount(c.out().shape()))
     return inputError(fmt::format("{} is not [{}, {}]", describe(c.out()), rows, c.n()));
   CLEAVE_ASSIGN_OR_RETURN(auto start, rangeOf(c.start(), mesh));
-  if (start.first < 0 || start.second > c.global_groups()) // the last groups may be padding
+  // The last groups may be padding, of shards of one size.
+  const bool hasPadding = start.second > c.global_groups() - c.groups();
+  if (start.first < 0 || start.second > c.global_groups() || (hasPadding && start.second % c.groups() != 0))
     return inputError(
         fmt::format("groups from {} to {} of {}", start.first, start.second + c.groups(), c.global_groups()));
   return Status::ok();

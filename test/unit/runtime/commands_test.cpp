@@ -478,7 +478,8 @@ TEST_F(Commands, GroupedContractIsChecked) {
   using Product = plan::GroupedContract;
   EXPECT_EQ(refused([](Product &p) { p.mutable_group_of_row()->set_dtype(plan::F32); }), "groups must be i32 or i64");
   EXPECT_EQ(refused([](Product &p) { p.set_groups(3); }), "f32[2x5x3] at 128 is not [3, 5, 3]");
-  EXPECT_EQ(refused([](Product &p) { p.mutable_start()->set_base(3); }), "groups from 3 to 5 of 2");
+  EXPECT_EQ(refused([](Product &p) { p.mutable_start()->set_base(1); }), "groups from 1 to 3 of 2");
+  EXPECT_EQ(refused([](Product &p) { p.mutable_start()->set_base(4); }), "groups from 4 to 6 of 2");
   EXPECT_EQ(refused([](Product &p) { p.set_lhs_strides(0, 6); }),
             "lhs reaches elements 0 to 22 of f32[4x5] at 0, which has 20");
   EXPECT_EQ(refused([](Product &p) { p.set_rows(0, 3); }), "i32[4] at 320 for 3 rows");
