@@ -2,7 +2,6 @@
 #include "runtime/check/proof/reference.h"
 #include "runtime/check/proof/term_comparison.h"
 #include "runtime/plan/coordinate.h"
-#include "runtime/plan/routine.h"
 
 namespace cleave::proof {
 namespace {
@@ -16,7 +15,7 @@ public:
     terms.stops = stops;
   }
 
-  void compare(const std::string &routine, int64_t microbatches) {
+  void compare(const std::string &name, int64_t microbatches) {
     for (const plan::Parameter &parameter : plan.parameters()) {
       const std::vector<int64_t> shape = listOf(parameter.shape());
       const bool isAccumulator = parameter.role() == plan::Parameter::ACCUMULATOR;
@@ -27,15 +26,14 @@ public:
                                         withZeros(plain.state[parameter.name()], parameter)};
     }
     try {
-      const bool isStep = routine == "step";
-      const auto wanted = isStep ? plain.step(microbatches) : plain.run(routine, 0);
-      const auto found = isStep ? padded.step(microbatches) : padded.run(routine, 0);
+      const bool isStep = name == "step";
+      const auto wanted = isStep ? plain.step(microbatches) : plain.run(name, 0);
+      const auto found = isStep ? padded.step(microbatches) : padded.run(name, 0);
       for (const plan::Parameter &parameter : plan.parameters()) compareParameter(parameter);
-      for (const auto &[name, tensor] : found)
-        if (const auto own = wanted.find(name); own != wanted.end()) same(name, tensor.value, own->second.value);
+      for (const auto &[output, tensor] : found) compareOutput(output, tensor, wanted);
     } catch (const Unproved &gap) {
       const plan::GraphNode *node = plain.node ? plain.node : padded.node;
-      proof.gaps.push_back({node ? node->op() : "padding", node ? node->name() : routine, gap.why});
+      proof.gaps.push_back({node ? node->op() : "padding", node ? node->name() : name, gap.why});
     }
     proof.definitions += static_cast<int64_t>(store.definitionCount());
   }
@@ -52,6 +50,11 @@ private:
   void compareParameter(const plan::Parameter &parameter) {
     const std::string &name = parameter.name();
     const Tensor &wanted = plain.state.at(name), &found = padded.state.at(name);
+    if (wanted.shape != listOf(parameter.shape()) || found.shape != listOf(runtime::paddedShape(parameter)) ||
+        wanted.dtype != parameter.dtype() || found.dtype != parameter.dtype()) {
+      proof.gaps.push_back({"Write", name, "a reference graph gives it another type"});
+      return;
+    }
     std::vector<Index> own;
     for (size_t d = 0; d < found.shape.size(); ++d) own.push_back(dimension(d, wanted.shape[d]));
     same(name, store.settled(operations.at(found, own)), wanted.value);
@@ -62,6 +65,13 @@ private:
       beyond[d] = store.add(dimension(d, more), store.constant(size));
       same(name, store.settled(operations.at(found, beyond)), store.number(0));
     }
+  }
+  void compareOutput(const std::string &name, const Tensor &found, const std::map<std::string, Tensor> &all) {
+    const auto wanted = all.find(name);
+    if (wanted == all.end() || wanted->second.shape != found.shape || wanted->second.dtype != found.dtype)
+      proof.gaps.push_back({"output", name, "the reference graph without padding has another one"});
+    else
+      same(name, found.value, wanted->second.value);
   }
   void same(const std::string &tensor, Term found, Term wanted) {
     if (terms.stops && !proof.gaps.empty()) return;
@@ -79,11 +89,8 @@ private:
 } // namespace
 
 void comparePadding(const plan::Plan &plan, const plan::Graph &padded, const plan::Graph &graph, Proof &proof,
-                    size_t most, bool stops) {
-  const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
-  PaddingComparison(plan, padded, graph, proof, most, stops).compare("step", microbatches);
-  if (runtime::findRoutine(plan.programs(0), "evaluate"))
-    PaddingComparison(plan, padded, graph, proof, most, stops).compare("evaluate", 1);
+                    size_t most, bool stops, const std::string &name, int64_t microbatches) {
+  PaddingComparison(plan, padded, graph, proof, most, stops).compare(name, microbatches);
 }
 
 } // namespace cleave::proof

@@ -6,8 +6,8 @@
 namespace cleave::proof {
 
 // Where persistent tensors are zero at padded entries before the step, they are so after it, and all else is as in the
-// step without padding. So a plan that computes `padded` computes `graph`.
+// step without padding. So a plan that computes `padded` computes `graph`. `name`: "step" or "evaluate".
 void comparePadding(const plan::Plan &plan, const plan::Graph &padded, const plan::Graph &graph, Proof &proof,
-                    size_t most, bool stops);
+                    size_t most, bool stops, const std::string &name, int64_t microbatches);
 
 } // namespace cleave::proof

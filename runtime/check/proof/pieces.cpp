@@ -167,9 +167,7 @@ Term Store::rounded(Term x, const std::string &type) {
   const bool isRounded =
       isNumber(x, 0) || isNumber(x, 1) || (kindOf(x) == Kind::Function && definitionOf(x).name == cast);
   if (!roundings || isRounded) return x;
-  if (hasPadding && kindOf(x) == Kind::Function && definitionOf(x).name == "Where")
-    if (const std::vector<Term> where = open(x); isMinusInfinity(where[2]))
-      return function("Where", {where[0], rounded(where[1], type), where[2]});
+  if (const auto of = hasPadding ? masked(x) : std::nullopt) return masked(of->condition, rounded(of->value, type));
   const bool isSum = isConcatenation(x);
   if (!isSum && !isUnderCondition(x)) return function(cast, {x});
   const std::vector<Term> pieces = isSum ? open(x) : std::vector{x};
@@ -305,18 +303,26 @@ std::optional<std::pair<std::vector<Term>, Term>> Store::commonConditions(Term t
 
 bool Store::isMinusInfinity(Term t) const { return kindOf(t) == Kind::Leaf && definitionOf(t).name == "-infinity"; }
 
+std::optional<Store::Masked> Store::masked(Term t) {
+  if (kindOf(t) != Kind::Function || definitionOf(t).name != "Where") return std::nullopt;
+  const std::vector<Term> where = open(t);
+  if (!isMinusInfinity(where[2])) return std::nullopt;
+  return Masked{where[0], where[1]};
+}
+Term Store::masked(Term condition, Term value) {
+  return function("Where", {condition, value, number(-std::numeric_limits<double>::infinity())});
+}
+
 // e^((a where v < 8, else -infinity) + b) is [v < 8] e^(a + b). Conditions on several variables stay, since they may hold
 // nowhere: then b, less the maximum of all, is no number.
 std::optional<Term> Store::withoutMinusInfinity(Term exponent) {
   const bool isSum = kindOf(exponent) == Kind::Sum;
   const std::vector<Term> children = isSum ? open(exponent) : std::vector{exponent};
   for (size_t i = 0; i < children.size(); ++i) {
-    if (kindOf(children[i]) != Kind::Function || definitionOf(children[i]).name != "Where") continue;
-    const double factor = isSum ? definitionOf(exponent).factors[i] : 1;
-    const std::vector<Term> where = open(children[i]);
-    if (factor <= 0 || !isMinusInfinity(where[2])) continue;
+    const std::optional<Masked> of = masked(children[i]);
+    if (!of || (isSum && definitionOf(exponent).factors[i] <= 0)) continue;
     std::vector<Term> outside, within;
-    for (Term one : kindOf(where[0]) == Kind::Product ? open(where[0]) : std::vector{where[0]}) {
+    for (Term one : kindOf(of->condition) == Kind::Product ? open(of->condition) : std::vector{of->condition}) {
       const bool isOnOne = kindOf(one) == Kind::Inside && node(term(one).arguments[0]).variables.size() == 1;
       (isOnOne ? outside : within).push_back(one);
     }
@@ -324,7 +330,7 @@ std::optional<Term> Store::withoutMinusInfinity(Term exponent) {
     std::vector<std::pair<double, Term>> terms;
     for (size_t j = 0; j < children.size(); ++j)
       terms.emplace_back(isSum ? definitionOf(exponent).factors[j] : 1,
-                         j == i ? function("Where", {product(within), where[1], where[2]}) : children[j]);
+                         j == i ? masked(product(within), of->value) : children[j]);
     outside.push_back(function("Exp", {sum(terms)}));
     return product(outside);
   }

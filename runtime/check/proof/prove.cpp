@@ -182,15 +182,18 @@ Result<Proof> prove(const plan::Plan &plan, size_t most, bool roundsElsewhere, b
       proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
     for (size_t shape = runtime::shapesOf(plan); shape-- > 0;) {
       const std::string &bytes = runtime::referenceOf(plan, shape), suffix = runtime::suffixOf(plan, shape);
-      CLEAVE_ASSIGN_OR_RETURN(plan::Graph graph, graphOf(bytes));
-      if (!plan.padded_graph().empty()) {
-        CLEAVE_ASSIGN_OR_RETURN(plan::Graph padded, graphOf(plan.padded_graph()));
-        comparePadding(plan, padded, graph, proof, most, stops);
-        graph = std::move(padded);
+      CLEAVE_ASSIGN_OR_RETURN(const plan::Graph graph, graphOf(bytes));
+      plan::Graph padded; // as the devices have it
+      const bool isPadded = !plan.padded_graph().empty();
+      if (isPadded) {
+        CLEAVE_ASSIGN_OR_RETURN(padded, graphOf(plan.padded_graph()));
       }
-      Comparison(plan, mesh, graph, proof, most, stops).compare("step", suffix, microbatches);
-      if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix))
-        Comparison(plan, mesh, graph, proof, most, stops).compare("evaluate", suffix, 1);
+      auto compare = [&](const std::string &name, int64_t times) {
+        if (isPadded) comparePadding(plan, padded, graph, proof, most, stops, name, times);
+        Comparison(plan, mesh, isPadded ? padded : graph, proof, most, stops).compare(name, suffix, times);
+      };
+      compare("step", microbatches);
+      if (runtime::findRoutine(plan.programs(0), "evaluate" + suffix)) compare("evaluate", 1);
     }
   }
   proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;

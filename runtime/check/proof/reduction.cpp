@@ -181,17 +181,17 @@ bool Store::removeInside(std::vector<Atom> &over, Term &body) {
 
 // The maximum of what is minus infinity beyond a range is that over the range.
 bool Store::limitMaximum(std::vector<Atom> &over, Term &body) {
-  if (kindOf(body) != Kind::Function || definitionOf(body).name != "Where") return false;
-  const std::vector<Term> where = open(body);
-  if (!isMinusInfinity(where[2])) return false;
-  std::vector<Term> conditions = kindOf(where[0]) == Kind::Product ? open(where[0]) : std::vector{where[0]};
+  const std::optional<Masked> of = masked(body);
+  if (!of) return false;
+  std::vector<Term> conditions =
+      kindOf(of->condition) == Kind::Product ? open(of->condition) : std::vector{of->condition};
   for (size_t c = 0; c < conditions.size(); ++c)
     for (Atom &v : over) {
       if (kindOf(conditions[c]) != Kind::Inside) continue;
       const auto values = valuesThatMeet(conditions[c], v);
       if (!values || values->first > values->second) continue;
       conditions.erase(conditions.begin() + static_cast<std::ptrdiff_t>(c));
-      body = limited(function("Where", {product(conditions), where[1], where[2]}), v, *values);
+      body = limited(masked(product(conditions), of->value), v, *values);
       return true;
     }
   return false;

@@ -308,6 +308,11 @@ private:
   void dropImplied(std::vector<Term> &factors);
   std::optional<std::pair<std::vector<Term>, Term>> commonConditions(Term t);
   bool isMinusInfinity(Term t) const;
+  struct Masked { // a value where a condition holds, else minus infinity
+    Term condition, value;
+  };
+  std::optional<Masked> masked(Term t);
+  Term masked(Term condition, Term value);
   std::optional<Term> withoutMinusInfinity(Term exponent);
   void mergeInside(std::vector<Term> &factors);
   bool mergePieces(std::vector<std::pair<double, Term>> &terms);

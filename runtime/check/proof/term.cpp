@@ -413,9 +413,8 @@ Term Store::function(const std::string &name, std::vector<Term> children) {
     }
     if (isNumber(no, 0)) return product({condition, yes});
     if (isNumber(yes, 0)) return product({otherwise, no});
-    if (hasPadding && isMinusInfinity(no) && kindOf(yes) == Kind::Function && definitionOf(yes).name == "Where")
-      if (const std::vector<Term> inner = open(yes); isMinusInfinity(inner[2]))
-        return function(name, {product({condition, inner[0]}), inner[1], no});
+    if (const auto inner = hasPadding && isMinusInfinity(no) ? masked(yes) : std::nullopt)
+      return masked(product({condition, inner->condition}), inner->value);
     auto isInfinite = [&](Term t) { return kindOf(t) == Kind::Leaf && definitionOf(t).name.ends_with("infinity"); };
     if (isPlace && !isInfinite(yes) && !isInfinite(no)) return sum(product({condition, yes}), product({otherwise, no}));
   }

@@ -33,12 +33,12 @@ def messages(data, begin, end, wanted):
 
 
 def seal_code(data):
-    """The digest of a plan's code and reference graph (runtime/plan/code_digest.cpp), as they now are."""
+    """The digest of a plan's code and reference graphs (runtime/plan/code_digest.cpp), as they now are."""
     parts = {number: [bytes(data[begin:end]) for _, begin, end in messages(data, HEADER, len(data), number)]
-             for number in (5, 6, 7, 10, 16, 17, 20)}
+             for number in (5, 6, 7, 10, 16, 17, 20, 22)}
     one = lambda number: parts[number] or [b""]
     digest = hashlib.blake2b(digest_size=32)
-    for part in one(5) + one(6) + parts[16] + parts[7] + one(20) + one(10):
+    for part in one(5) + one(6) + parts[16] + parts[7] + one(20) + one(10) + parts[22]:
         digest.update(b"%d " % len(part) + part)
     _, begin, end = next(messages(data, HEADER, len(data), 17))
     data[begin:end] = digest.digest()
