@@ -6,8 +6,9 @@
 
 All splits of a model are compiled, then run by turns: in each round every plan runs for a few steps, forwards in one round and
 backwards in the next. The first two steps of a run do not count. The first round is short, and a split that took a tenth
-more than the fastest is not run again. A figure is the median. PyTorch runs between the first round and the second. It has a process a
-rank, Cleave a thread a device, and both as many threads. A run that fails, or that is not done in time, is a row with its reason.
+more than the fastest is not run again. A figure is the least of all steps: what else the machine does only adds to it.
+PyTorch runs between the first round and the second. It has a process a rank, Cleave a thread a device, and both as many
+threads. A run that fails, or that is not done in time, is a row with its reason.
 
 PyTorch is the pinned one of ./dev (CLEAVE_DEPS), or that of the Python which CLEAVE_TORCH_PYTHON names; it exports the models, too.
 """
@@ -109,8 +110,8 @@ class Row:
         self.name, self.split, self.plan, self.predicted, self.times, self.why = name, "", None, None, [], ""
 
     @property
-    def median(self):
-        return statistics.median(self.times) if self.times else None
+    def time(self):
+        return min(self.times, default=None)
 
 
 def split_of(report):
@@ -194,10 +195,10 @@ class Comparison:
             self.run(row, max(1, min(10, int(QUICK_SECONDS / row.predicted))))
         for kind in TORCH:
             self.run_torch(kind)
-        fastest = min((row.median for row in running if row.times), default=0)
+        fastest = min((row.time for row in running if row.times), default=0)
         if fastest and fastest < 0.2:
             self.steps = min(MOST_STEPS, int(self.steps * 0.2 / fastest) + 1)  # short steps: more of them
-        running = [row for row in running if row.times and (row.name == "searched" or row.median <= DROPPED * fastest)]
+        running = [row for row in running if row.times and (row.name == "searched" or row.time <= DROPPED * fastest)]
         for number in range(1, MOST_ROUNDS):
             begin = time.monotonic()
             for row in running if number % 2 == 0 else running[::-1]:
@@ -209,18 +210,18 @@ class Comparison:
 
     def regret(self):
         """What the searched split takes over the fastest one; None: it did not run."""
-        times = [row.median for row in self.rows if row.times]
-        return self.rows[0].median / min(times) - 1 if self.rows[0].times else None
+        times = [row.time for row in self.rows if row.times]
+        return self.rows[0].time / min(times) - 1 if self.rows[0].times else None
 
 
 def table(title, comparison):
-    rows = [f"**{title}, cpu:{comparison.devices}**", "", "| split | | predicted, ms | measured, ms | least to most | over the searched |", "|---" * 6 + "|"]
-    searched = comparison.rows[0].median
-    measured = sorted((row for row in comparison.rows + comparison.others if row.times), key=lambda row: row.median)
+    rows = [f"**{title}, cpu:{comparison.devices}**", "", "| split | | predicted, ms | measured, ms | median | over the searched |", "|---" * 6 + "|"]
+    searched = comparison.rows[0].time
+    measured = sorted((row for row in comparison.rows + comparison.others if row.times), key=lambda row: row.time)
     for row in measured:
-        over = f"{row.median / searched:.2f}" if searched else ""
-        rows.append(f"| {row.name} | {row.split} | {milliseconds(row.predicted) if row.predicted else ''} | {milliseconds(row.median)} | "
-                    f"{milliseconds(min(row.times))} to {milliseconds(max(row.times))} | {over} |")
+        over = f"{row.time / searched:.2f}" if searched else ""
+        rows.append(f"| {row.name} | {row.split} | {milliseconds(row.predicted) if row.predicted else ''} | {milliseconds(row.time)} | "
+                    f"{milliseconds(statistics.median(row.times))} | {over} |")
     for row in comparison.rows + comparison.others:
         if not row.times:
             rows.append(f"| {row.name} | {row.split} | {milliseconds(row.predicted) if row.predicted else ''} | {row.why} | | |")
@@ -231,13 +232,13 @@ def table(title, comparison):
 
 def summary_row(title, comparison):
     searched, regret = comparison.rows[0], comparison.regret()
-    torch = min((row for row in comparison.others if row.times), key=lambda row: row.median, default=None)
-    beside = f"{milliseconds(torch.median)}, {torch.name.removeprefix('PyTorch ')}" if torch else "none ran"
+    torch = min((row for row in comparison.others if row.times), key=lambda row: row.time, default=None)
+    beside = f"{milliseconds(torch.time)}, {torch.name.removeprefix('PyTorch ')}" if torch else "none ran"
     if regret is None:
         return f"| {title} | {comparison.devices} | {searched.split} | | {searched.why} | | | {beside} |"
-    fastest = min((row for row in comparison.rows if row.times), key=lambda row: row.median)
-    return (f"| {title} | {comparison.devices} | {searched.split} | {milliseconds(searched.predicted)} | {milliseconds(searched.median)} | "
-            f"{milliseconds(fastest.median)}, {fastest.name} | {100 * regret:.1f} % | {beside} |")
+    fastest = min((row for row in comparison.rows if row.times), key=lambda row: row.time)
+    return (f"| {title} | {comparison.devices} | {searched.split} | {milliseconds(searched.predicted)} | {milliseconds(searched.time)} | "
+            f"{milliseconds(fastest.time)}, {fastest.name} | {100 * regret:.1f} % | {beside} |")
 
 
 def main():
@@ -277,9 +278,9 @@ def main():
                             f"{(time.monotonic() - begin) / 60:.1f} minutes so far", ""]), flush=True)
             if comparison.regret() is not None:
                 regrets.append(comparison.regret())
-                theirs = [row.median for row in comparison.others if row.times]
+                theirs = [row.time for row in comparison.others if row.times]
                 if theirs:
-                    ahead.append(min(theirs) / comparison.rows[0].median)
+                    ahead.append(min(theirs) / comparison.rows[0].time)
     good = sum(regret <= WITHIN for regret in regrets)
     last = (f"The searched split is the fastest one or within {100 * WITHIN:.0f} % of it in {good} of {len(regrets)} rows; its mean regret is "
             f"{100 * statistics.mean(regrets):.1f} %, the largest {100 * max(regrets):.1f} %.") if regrets else "Nothing ran."
