@@ -37,6 +37,7 @@ struct CostSums {
   double keptOnHost = 0; // in the host's memory
   // Bytes, once.
   double parameters = 0, gradients = 0, optimizer = 0;
+  double inRoom = 0;     // gradients that take the room of activations (gradientsInRoom); `kept` has them
   double host = 0;       // state in the host's memory
   double staged = 0;     // inputs of the step that runs and of the next one, where they come to a GPU
   double keptOfLast = 0; // what the last microbatch keeps, where it alone is not recomputed

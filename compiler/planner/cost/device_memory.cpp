@@ -11,6 +11,7 @@ double passingBytes(const Cost &rank) {
 
 Workspace workspaceOf(const Setting &setting, const Cost &rank) {
   Workspace space;
+  const double gradients = rank.gradients + rank.inRoom;
   space.always = constants::stepScalars * bufferAlignment;
   // Sums become means before the update. Where it needs a number of all of them, all that do not lie there stand beside
   // the sums until then.
@@ -20,10 +21,10 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank) {
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
     const double bucket = std::max(double(tuning::bucketBytes), rank.largestGradient);
-    space.buckets = std::min(bucket, rank.gradients + rank.parameters);
-    if (setting.zero >= 2) space.scattered = 2 * std::min(bucket / double(setting.zeroWays()), rank.gradients);
+    space.buckets = std::min(bucket, gradients + rank.parameters);
+    if (setting.zero >= 2) space.scattered = 2 * std::min(bucket / double(setting.zeroWays()), gradients);
   } else if (setting.zero >= 1) { // samples that do not divide: a device cuts its part out of its own gradient
-    space.scattered = 2 * std::min(rank.largestGradient / double(setting.zeroWays()), rank.gradients);
+    space.scattered = 2 * std::min(rank.largestGradient / double(setting.zeroWays()), gradients);
   }
   if (setting.zero >= 3) space.gathered = 2 * rank.largestParameter;
   // State that is there, and state that is on its way.
@@ -100,7 +101,8 @@ MemoryByPart memoryByPart(const Setting &setting, const Cost &rank, const Memory
   return {{first, always + rank.workspace + space.gathered + gatheredOverTensor(rank)},
           {device.gradients, device.workspace - ofLast},
           {device.gradients, device.workspace},
-          {device.gradients, always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
+          {device.gradients + rank.inRoom,
+           always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
 }
 
 } // namespace cleave::planner

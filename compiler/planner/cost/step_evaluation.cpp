@@ -183,6 +183,24 @@ std::vector<double> gradientsHandedOn(const SplitModel &model, const std::vector
   return bytes;
 }
 
+// A unit's gradients take the room of what it kept for the backward pass: only of the unit at work both are there.
+void shareRoom(const SplitModel &model, const std::vector<int> &choice, std::vector<Cost> &memory) {
+  std::vector<double> gradients(memory.size(), 0.0);
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome) continue;
+    const double bytes = gradientsInRoom(model, variable, size_t(choice[v]));
+    for (const UnitShare &share : variable.shares)
+      gradients[size_t(share.kind)] +=
+          bytes * double(share.count) / double(model.layout->sizeOfKind[size_t(share.kind)]);
+  }
+  for (size_t kind = 0; kind < memory.size(); ++kind) {
+    Cost &one = memory[kind];
+    one.beside += std::min(one.kept, gradients[kind]);
+    one.kept = std::max(one.kept, gradients[kind]);
+  }
+}
+
 // Bytes of one input or label in the stages of a GPU, which have the microbatches one behind the other.
 double stagedBytes(const SplitModel &model, const Flow &flow) {
   const TensorKind kind = model.problem->tensors[size_t(flow.tensor)].kind;
@@ -262,6 +280,7 @@ std::vector<Cost> unitMemory(const SplitModel &model, const std::vector<int> &ch
     for (const Unit &unit : layout.units)
       if (model.segments.segmentOf[size_t(unit.first)] >= 0) memory[size_t(unit.kind)].unitsAgain = 1;
   if (setting.recompute == Recompute::Full) besideGradients(model, choice, memory);
+  shareRoom(model, choice, memory);
   if (setting.exceptLast) { // it has a slot of its own
     SplitModel plain = model;
     plain.setting.exceptLast = false;

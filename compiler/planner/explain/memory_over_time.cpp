@@ -54,7 +54,8 @@ public:
   // `isAgain`: what is computed again is made in it.
   void backward(double seconds, double kept, bool isLast, bool isAgain = true) {
     PartOfStep part = isLast ? parts.lastBackward : parts.backward;
-    if (!decided.model.setting.addsUpGradients()) part = {made.gradients, part.workspace - bucketsToCome()};
+    if (!decided.model.setting.addsUpGradients())
+      part = {made.gradients + made.inRoom, part.workspace - bucketsToCome()};
     add(seconds, StepPart::Backward, part, kept + passingBytes(cost) + (isAgain ? cost.transient : 0));
   }
   // The backward pass of a unit makes its parameters' gradients, and of what several units read the first of them that

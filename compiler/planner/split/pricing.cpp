@@ -160,6 +160,14 @@ double weightPart(const SplitModel &model, const Variable &variable) {
   return weights == 0 ? 0 : double(weights) / double(weights + others);
 }
 
+double gradientsInRoom(const SplitModel &model, const Variable &variable, size_t home) {
+  const Layout layout = variable.homes[home];
+  const double bytes = model.gradientBytesOf(variable.index, layout);
+  if (model.setting.addsUpGradients() || variable.shares.empty() || bytes == 0) return 0;
+  const bool isShard = model.setting.zero >= 2 && model.zeroDimension(variable.index, layout) >= 0;
+  return aligned(isShard ? bytes / double(model.setting.zeroWays()) : bytes) + bufferAlignment;
+}
+
 Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
   const Candidate &chosen = variable.candidates[candidate];
   const double times = double(variable.count) * double(model.setting.microbatches);
@@ -294,7 +302,8 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
   // With the sum of its squares, until the norm of all gradients is known.
-  price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + bufferAlignment);
+  price.inRoom = count * gradientsInRoom(model, variable, home);
+  price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + bufferAlignment) - price.inRoom;
   // Beside the batch axes: devices with other parts of the sequence, and those with other experts and samples.
   const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
   const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);

@@ -35,6 +35,9 @@ double weightPart(const SplitModel &model, const Variable &variable);
 Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 // Collectives inside the operation (Candidate::exchanges).
 Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink = nullptr);
+// Bytes of a parameter's gradient, once, where one microbatch makes it: the backward pass frees activations meanwhile.
+// 0 where gradients are added up, and of a parameter that several units read.
+double gradientsInRoom(const SplitModel &model, const Variable &variable, size_t home);
 // The cost of parameters: what stays, the update, and the collectives over parameters and gradients.
 // `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
 Cost homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,

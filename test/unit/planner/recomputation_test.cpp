@@ -96,8 +96,8 @@ TEST(Recomputation, ActivationsCostTheirTraffic) {
 // Layers of growing width repeat nothing, and several share a segment. Whatever the memory leaves room for, of a
 // segment all units are computed again or none: else what one hands the next would be neither kept nor made again.
 TEST(Recomputation, UnitsOfOneSegmentAreComputedAgainTogether) {
-  ProblemBuilder b("pyramid", 64);
-  int x = b.input("x", {64, 32});
+  ProblemBuilder b("pyramid", 1024);
+  int x = b.input("x", {1024, 32});
   int64_t width = 32;
   for (int i = 0; i < 12; ++i, width += 8) {
     const std::string at = std::to_string(i);

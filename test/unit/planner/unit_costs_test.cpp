@@ -314,21 +314,56 @@ TEST(UnitCosts, PartsThatWaitForTheNormStandBesideGradients) {
   EXPECT_LT(workspaceBytes(setting, state.largestGradient, state), inHand);
 }
 
+// One microbatch's backward pass frees what it has used: the estimate is no less than what is there at any unit, and
+// less than all activations beside all gradients.
+TEST(UnitCosts, GradientsTakeTheRoomOfActivations) {
+  const Cluster cluster = *parseCluster("cpu:1");
+  const std::vector<int64_t> widths = {64, 512, 32, 1024, 256, 8, 640, 128};
+  constexpr int64_t samples = 256;
+  ProblemBuilder b("chain", samples);
+  int x = b.input("x", {samples, widths[0]});
+  std::vector<double> kept, gradients; // by product: what it reads, and of its weight
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const std::string at = std::to_string(i);
+    kept.push_back(i == 0 ? 0 : double(samples * widths[i] * 4));
+    gradients.push_back(double(widths[i] * widths[i + 1] * 4 + 64));
+    x = b.op("product" + at, "Contract", "bk,kn->bn", {x, b.parameter("w" + at, {widths[i], widths[i + 1]})});
+    x = b.op("exp" + at, "Exp", "bn->bn", {x});
+    b.problem.tensors[size_t(x)].saved = true;
+  }
+  b.op("loss", "Sum", "bn->", {x});
+  const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
+  const MemoryBreakdown memory = evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory;
+  double allKept = 0, allGradients = 0, most = 0;
+  for (double bytes : kept) allKept += bytes;
+  for (double bytes : gradients) allGradients += bytes;
+  double now = allKept;
+  for (size_t i = kept.size(); i-- > 0;) {
+    now += gradients[i];
+    most = std::max(most, now);
+    now -= kept[i];
+  }
+  EXPECT_GE(memory.gradients + memory.activations + memory.workspace, most);
+  EXPECT_LT(memory.gradients + memory.activations, allKept + allGradients);
+}
+
 // Everything in memory begins at a multiple of 64 bytes: a bias of three numbers takes as much as one of sixteen, and
 // so do its gradient (beside the sum of its squares), each of its states, and what is kept of three samples.
 TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
   const Cluster cluster = *parseCluster("cpu:1");
-  auto memory = [&](int64_t size) {
+  auto memory = [&](int64_t size, int64_t microbatches = 1) {
     ProblemBuilder b("bias", size);
     const int y = b.op("add", "Add", "bn,n->bn", {b.input("x", {size, size}), b.parameter("bias", {size})});
     b.problem.tensors[size_t(y)].saved = true;
     b.problem.tensors[1].optimizerBytes = 8;
     b.op("loss", "Sum", "bn->", {y});
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
+    Setting setting;
+    setting.microbatches = microbatches;
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, setting);
     return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory;
   };
   EXPECT_EQ(memory(3).parameters, 64);
-  EXPECT_EQ(memory(3).gradients, 2 * 64);
+  EXPECT_EQ(memory(3, 3).gradients, 2 * 64);
   EXPECT_EQ(memory(3).optimizer, 2 * 64);
   EXPECT_EQ(memory(16).parameters, 64);
   EXPECT_EQ(memory(16).optimizer, 2 * 64);

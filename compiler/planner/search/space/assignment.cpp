@@ -95,7 +95,8 @@ int findLargestHome(const SplitModel &model) {
   return found;
 }
 
-double bucketBytes(const Cost &price) { return price.parameters + price.gradients; }
+double gradientBytes(const Cost &price) { return price.gradients + price.inRoom; }
+double bucketBytes(const Cost &price) { return price.parameters + gradientBytes(price); }
 
 // The part of each term that surely counts in a sum that counts up to a limit.
 double partWithin(double limit, double all) { return all > limit ? limit / all : 1; }
@@ -145,7 +146,7 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
     for (size_t d = 0; d < variable.domain(); ++d) {
       Cost price = variable.isHome ? homePrice(model, variable, d, nullptr, true) : nodePrice(model, variable, d);
       if (!variable.isHome) price.add(exchangePrice(model, variable, d));
-      double beside = ofPasses.buckets * bucketBytes(price) + ofPasses.scattered * price.gradients;
+      double beside = ofPasses.buckets * bucketBytes(price) + ofPasses.scattered * gradientBytes(price);
       if (int(v) == largestHome) beside += 2 * model.gatheredBytes(variable.index, variable.homes[d]);
       const double forward = price.computeForward();
       table.cells.push_back({price.update + price.exposed + price.communication, forward, price.compute() - forward,
@@ -167,12 +168,11 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
 
 void InnerProblem::findPartsOfPasses() {
   const Setting &setting = model.setting;
-  auto gradients = [](const Cost &price) { return price.gradients; };
   const double bucket = tuning::bucketBytes;
   const bool isReduced = setting.gradientWays() > 1;
   if (isReduced) ofPasses.buckets = partWithin(bucket, mostOfHomes(model, bucketBytes));
   if (isReduced && setting.zero >= 2)
-    ofPasses.scattered = 2 * partWithin(bucket / double(setting.zeroWays()), mostOfHomes(model, gradients));
+    ofPasses.scattered = 2 * partWithin(bucket / double(setting.zeroWays()), mostOfHomes(model, gradientBytes));
   if (!isReduced) ofPasses.combined = partWithin(bucket, mostOfFlows(model, combinedBytes));
   if (setting.zero >= 3) largestHome = findLargestHome(model);
   ofPasses.gathered = partWithin(2 * tuning::gatherBlockBytes, mostOfFlows(model, gatheredParameterBytes));

@@ -107,14 +107,30 @@ double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t 
   return least;
 }
 
+namespace {
+
+// Activations whose room gradients take (Cost::inRoom) are fewer where these are cut.
+void takeLeastBytes(ActivityCosts &costs, const ActivityCosts &others) {
+  for (size_t kind = 0; kind < costs.kinds.size(); ++kind)
+    for (size_t how = 0; how < everyRecompute.size(); ++how) {
+      Cost &one = costs.kinds[kind][how];
+      const Cost &other = others.kinds[kind][how];
+      one.kept = std::min(one.kept, other.kept);
+      one.beside = std::min(one.beside, other.beside);
+    }
+}
+
+} // namespace
+
 // With the bytes of the highest ZeRO stage and what a microbatch costs with the lowest, which are the least.
 double SettingTrials::leastOfAnyZero(const Setting &setting, Cell &cell, size_t variant, bool &wantsLeaner) const {
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   SplitModel model = cells.modelFor(cell, setting);
   model.setting.zero = zeros.front();
-  const ActivityCosts &activity = cells.activityOf(cell, variant, model);
+  ActivityCosts activity = cells.activityOf(cell, variant, model);
   const double ofStep = stepPrice(model).exposed;
   model.setting.zero = zeros.back();
+  if (!setting.addsUpGradients()) takeLeastBytes(activity, cells.activityOf(cell, variant, model));
   const StateCosts state = costState(model, cell.variants[variant].choice, ofStep);
   bool isTight = false;
   const StageProblem stages = space.stagesOf(model, activity, state);
