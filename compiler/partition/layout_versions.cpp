@@ -3,6 +3,7 @@
 #include "dialects/onnx/kinds.h"
 #include "dialects/place/Place.h"
 #include <algorithm>
+#include <limits>
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -49,12 +50,17 @@ const LayoutVersions::Version *LayoutVersions::cheapest(Value value, const Shard
   return best;
 }
 
-double LayoutVersions::price(Value value, const Sharding &wanted, Phase phase) const {
+double LayoutVersions::reshardPrice(Value value, const Sharding &wanted, Phase phase) const {
   const Version *best = cheapest(value, wanted, phase);
   return best ? reshardBytes(mesh, value.getType(), best->layout, wanted) : 0;
 }
 
-bool LayoutVersions::isGenerated(Value value) {
+double LayoutVersions::price(Value value, const Sharding &wanted, Phase phase) const {
+  const double bytes = reshardPrice(value, wanted, phase);
+  return bytes > 0 ? std::min(bytes, priceAgain(value, wanted, phase)) : 0;
+}
+
+bool LayoutVersions::isGenerated(Value value) const {
   if (auto known = generated.find(value); known != generated.end()) return known->second;
   Operation *op = value.getDefiningOp();
   bool result = false;
@@ -70,18 +76,20 @@ bool LayoutVersions::isGenerated(Value value) {
   return generated[value] = result;
 }
 
-bool LayoutVersions::isFreeIn(Value value, const Sharding &wanted, Phase phase) {
+double LayoutVersions::priceAgain(Value value, const Sharding &wanted, Phase phase) const {
+  constexpr double never = std::numeric_limits<double>::infinity();
   Operation *op = value.getDefiningOp();
-  if (!isGenerated(value) && !isa_and_nonnull<onnx::BroadcastOp>(op)) return false;
+  if (!isGenerated(value) && !isa_and_nonnull<onnx::BroadcastOp>(op)) return never;
   FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
   std::vector<const Sharding *> none(op->getNumOperands());
   FactorSharding split = inferFactorSharding(mesh, rule, none, {&wanted}, {});
+  if (resultSharding(rule, split, 0) != wanted) return never;
+  double bytes = 0;
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
-    if (!versions.contains(operand)) return false;
-    Sharding asked = operandSharding(rule, split, index);
-    if (price(operand, asked, phase) > 0 && !isFreeIn(operand, asked, phase)) return false;
+    if (!versions.contains(operand)) return never;
+    bytes += price(operand, operandSharding(rule, split, index), phase);
   }
-  return resultSharding(rule, split, 0) == wanted;
+  return bytes;
 }
 
 // The operation again, in the layout that is wanted. Null when its factors cannot take that layout.
@@ -146,7 +154,9 @@ Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) 
   Version made{{}, wanted, phase};
   bool cutsOnly = llvm::all_of(reshard(mesh, layout(value), wanted),
                                [](const ReshardStep &step) { return step.kind == Collective::OwnPart; });
-  if (cutsOnly ? isGenerated(value) : isFreeIn(value, wanted, phase)) made.value = regenerate(value, wanted, user);
+  const double bytes = reshardPrice(value, wanted, phase);
+  if (cutsOnly ? isGenerated(value) : priceAgain(value, wanted, phase) < bytes)
+    made.value = regenerate(value, wanted, user);
   if (!made.value) {
     OpBuilder builder(user);
     auto layoutOf = [&](const Sharding &layout) { return ShardingAttr::get(user->getContext(), layout); };

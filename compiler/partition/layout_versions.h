@@ -5,10 +5,10 @@
 //   use 1 wants [{dp},{}]         dist.reshard (a reduce-scatter), remembered
 //   use 2 wants [{},{}]           dist.reshard from the second version (an all-gather), not another reduction
 //
-// Two values are different: what comes from nothing (constants, iota, broadcasts, elementwise work on them) is computed
-// again in the layout that is wanted instead of being cut, or gathered where nothing it is made from has to be; and a
-// parameter that was gathered in the forward pass is
-// gathered again in the backward pass, so that the whole of it does not stay alive.
+// Two values are different: what comes from little (constants, iota, broadcasts, elementwise work on them) is computed
+// again in the layout that is wanted instead of being cut, or where what it is made from moves for fewer bytes; and a
+// parameter that was gathered in the forward pass is gathered again in the backward pass, so that the whole of it does
+// not stay alive.
 #pragma once
 #include "compiler/partition/layouts.h"
 
@@ -27,7 +27,7 @@ public:
   const dist::Sharding &latest(mlir::Value value) const { return versions.find(value)->second.back().layout; }
   // Still a partial sum in every version.
   bool pending(mlir::Value value) const;
-  // Bytes one device would send.
+  // Bytes that one device would send.
   double price(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
   // The value as `wanted`, for use by `user`; what has to be built is built before it.
   mlir::Value get(mlir::Value value, const dist::Sharding &wanted, mlir::Operation *user);
@@ -40,17 +40,19 @@ private:
   };
   bool usable(const Version &version, const dist::Sharding &wanted, Phase phase, mlir::Value value) const;
   const Version *cheapest(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
-  // Made from nothing: cheaper to compute in part than to cut.
-  bool isGenerated(mlir::Value value);
-  // Generated or a broadcast, and no operand moves between devices for it.
-  bool isFreeIn(mlir::Value value, const dist::Sharding &wanted, Phase phase);
+  double reshardPrice(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
+  // Made from little: cheaper to compute in part than to cut.
+  bool isGenerated(mlir::Value value) const;
+  // Bytes that one device would send to compute a generated value, or a broadcast, again in the wanted layout. Infinite
+  // for others, and where the operation cannot take that layout.
+  double priceAgain(mlir::Value value, const dist::Sharding &wanted, Phase phase) const;
   mlir::Value regenerate(mlir::Value value, const dist::Sharding &wanted, mlir::Operation *user);
   mlir::Value spread(mlir::Value value, const dist::Sharding &layout, const dist::Axes &axes, mlir::Operation *user);
 
   const dist::Mesh &mesh;
   bool gathersAgain;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Version, 1>> versions;
-  llvm::DenseMap<mlir::Value, bool> generated;
+  mutable llvm::DenseMap<mlir::Value, bool> generated; // what isGenerated() has found
 };
 
 // Records split and layouts on an operation (layouts.h).
