@@ -86,9 +86,9 @@ double ownWorkspace(const Setting &setting, const Cost &rank) {
 
 MemoryBreakdown deviceMemory(const Setting &setting, const Cost &rank, double kept, double buffers) {
   return {rank.parameters,
-          rank.gradients + rank.sums,
+          rank.gradients + rank.inRoom + rank.sums,
           rank.optimizer,
-          kept + rank.keptOfLast + passingBytes(rank) + rank.transient,
+          kept - rank.inRoom + rank.keptOfLast + passingBytes(rank) + rank.transient,
           buffers + rank.staged + ownWorkspace(setting, rank),
           rank.host};
 }
@@ -101,8 +101,7 @@ MemoryByPart memoryByPart(const Setting &setting, const Cost &rank, const Memory
   return {{first, always + rank.workspace + space.gathered + gatheredOverTensor(rank)},
           {device.gradients, device.workspace - ofLast},
           {device.gradients, device.workspace},
-          {device.gradients + rank.inRoom,
-           always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
+          {device.gradients, always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
 }
 
 } // namespace cleave::planner
