@@ -117,6 +117,9 @@ def SplitReductions : Pass<"split-reductions", "::mlir::ModuleOp"> {
 
         ReduceSum (Mul x, x) : 25000x64 -> scalar
         ->  p = Reshape x, 64x25000;  ReduceSum (Mul p, p), axes=[1] -> 64;  ...
+
+    On a GPU the sum of x, that of x - b, and that of its squares, where b is one number a column, are made in one pass
+    over x: of a batch norm the mean and the variance. Each part is summed up less its first element.
   }];
   let options = [Option<"gpu", "gpu", "bool", "false", "so that some hundreds of blocks share them">];
 }

@@ -92,3 +92,37 @@ func.func @repeated(%x: tensor<25000x64xf32>, %row: tensor<64xf32>) -> tensor<f3
   %2 = onnx.ReduceSum %1 {axes = array<i64: 0, 1>} : (tensor<25000x64xf32>) -> tensor<f32>
   return %2 : tensor<f32>
 }
+
+// On a GPU a batch norm's mean, its variance and the sum of what is centred are made in one pass over the tensor, each
+// part's elements less the first of them: a part is a sample here.
+// CHECK-LABEL: func.func @moments
+// CHECK-NOT: onnx.Slice
+// GPU-LABEL: func.func @moments
+// GPU: %[[X:.*]] = onnx.Cast %arg0
+// GPU: %[[FIRST:.*]] = onnx.Slice %arg0 {sizes = array<i64: 128, 1, 1, 64>, starts = array<i64: 0, 0, 0, 0>, steps = array<i64: 1, 32, 32, 1>}
+// GPU: %[[K:.*]] = onnx.Cast {{.*}} -> tensor<128x64xf32>
+// GPU: %[[SHIFTED:.*]] = onnx.Sub {{.*}} -> tensor<128x1024x64xf32>
+// GPU: %[[S:.*]] = onnx.ReduceSum %[[SHIFTED]] {axes = array<i64: 1>}
+// GPU: %[[SQUARES:.*]] = onnx.Mul %[[SHIFTED]], %[[SHIFTED]]
+// GPU: %[[Q:.*]] = onnx.ReduceSum %[[SQUARES]] {axes = array<i64: 1>}
+// GPU: %[[W:.*]] = onnx.Sub %[[Q]],
+// GPU: onnx.Add {{.*}}, %[[S]]
+// GPU-NEXT: onnx.ReduceSum {{.*}} {axes = array<i64: 0>} {{.*}} -> tensor<64xf32>
+// GPU: onnx.Sub %[[K]],
+// GPU: onnx.Add %[[W]],
+// GPU-NEXT: onnx.ReduceSum {{.*}} {axes = array<i64: 0>} {{.*}} -> tensor<64xf32>
+// GPU: onnx.Sub %[[K]],
+// GPU: onnx.ReduceSum {{.*}} {axes = array<i64: 0>} {{.*}} -> tensor<64xf32>
+// GPU-NOT: axes = array<i64: 0, 1, 2>
+// GPU: return
+func.func @moments(%x: tensor<128x32x32x64xbf16>, %n: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) {
+  %0 = onnx.Cast %x {to = f32} : (tensor<128x32x32x64xbf16>) -> tensor<128x32x32x64xf32>
+  %1 = onnx.ReduceSum %0 {axes = array<i64: 0, 1, 2>} : (tensor<128x32x32x64xf32>) -> tensor<64xf32>
+  %2 = onnx.Mul %1, %n : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %3 = onnx.Broadcast %2 {dims = array<i64: 3>, shape = array<i64: 128, 32, 32, 64>} : (tensor<64xf32>) -> tensor<128x32x32x64xf32>
+  %4 = onnx.Sub %0, %3 : (tensor<128x32x32x64xf32>, tensor<128x32x32x64xf32>) -> tensor<128x32x32x64xf32>
+  %5 = onnx.Mul %4, %4 : (tensor<128x32x32x64xf32>, tensor<128x32x32x64xf32>) -> tensor<128x32x32x64xf32>
+  %6 = onnx.ReduceSum %5 {axes = array<i64: 0, 1, 2>} : (tensor<128x32x32x64xf32>) -> tensor<64xf32>
+  %7 = onnx.ReduceSum %4 {axes = array<i64: 0, 1, 2>} : (tensor<128x32x32x64xf32>) -> tensor<64xf32>
+  return %2, %6, %7 : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
+}

@@ -101,6 +101,25 @@ TEST(Cluster, BatchNormalizationStatistics) {
         1);
 }
 
+// Mean and variance in one pass, of numbers that are far from zero beside their spread: sums of plain squares would have
+// no digit left. Two kernels read the parts; on a GPU one of them reads the tensor.
+TEST(Cluster, MomentsOfNumbersFarFromZero) {
+  KernelMachine machine(R"(func.func @f(%x: tensor<2048x64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+    %n = onnx.Constant dense<4.8828125e-4> : tensor<64xf32>
+    %0 = onnx.ReduceSum %x {axes = array<i64: 0>} : (tensor<2048x64xf32>) -> tensor<64xf32>
+    %1 = onnx.Mul %0, %n : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %2 = onnx.Broadcast %1 {shape = array<i64: 2048, 64>, dims = array<i64: 1>} : (tensor<64xf32>) -> tensor<2048x64xf32>
+    %3 = onnx.Sub %x, %2 : (tensor<2048x64xf32>, tensor<2048x64xf32>) -> tensor<2048x64xf32>
+    %4 = onnx.Mul %3, %3 : (tensor<2048x64xf32>, tensor<2048x64xf32>) -> tensor<2048x64xf32>
+    %5 = onnx.ReduceSum %4 {axes = array<i64: 0>} : (tensor<2048x64xf32>) -> tensor<64xf32>
+    %6 = onnx.Mul %5, %n : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %1, %6 : tensor<64xf32>, tensor<64xf32>
+  })");
+  ASSERT_TRUE(machine.compile(KernelMachine::Device::Gpu));
+  EXPECT_EQ(machine.launches().size(), 2) << machine.text();
+  machine.expectSame(machine.randomInputs(1, 1000, 1001));
+}
+
 TEST(Cluster, HeadsAreSplitAndTransposedInTheIndexMap) {
   check(R"(func.func @f(%x: tensor<2x5x24xf32>, %y: tensor<2x3x5x8xf32>) -> tensor<2x3x5x8xf32> {
     %0 = onnx.Reshape %x {shape = array<i64: 2, 5, 3, 8>} : (tensor<2x5x24xf32>) -> tensor<2x5x3x8xf32>
