@@ -49,7 +49,7 @@ private:
   void mergeReadersOfOneKernel();
   void mergeReadersOfOverwritten();
   void computeWhereRead();
-  std::optional<llvm::SmallVector<mlir::Operation *>> madeFromMemory(mlir::Operation *op) const;
+  std::optional<llvm::SmallVector<mlir::Operation *>> madeFromMemory(mlir::Operation *op, bool storesNarrow) const;
   bool computeIn(int reader, mlir::Value value, llvm::ArrayRef<mlir::Operation *> cone);
   void eraseUnread(int cluster, llvm::ArrayRef<mlir::Operation *> ops);
   void releaseUpdates();

@@ -31,7 +31,8 @@ llvm::SmallSetVector<Value, 8> readsOf(ArrayRef<Operation *> ops) {
 } // namespace
 
 // The ops of its kernel that `op` is made by, in order, from what is in memory in any case. Nothing: they are costly.
-std::optional<SmallVector<Operation *>> ClusterGraph::madeFromMemory(Operation *op) const {
+// `storesNarrow`: or from what they widen, which is stored in the place of `op`.
+std::optional<SmallVector<Operation *>> ClusterGraph::madeFromMemory(Operation *op, bool storesNarrow) const {
   const int cluster = clusterOf(op);
   llvm::SmallSetVector<Operation *, 16> found;
   found.insert(op);
@@ -43,11 +44,14 @@ std::optional<SmallVector<Operation *>> ClusterGraph::madeFromMemory(Operation *
       if (!def || clusterOf(def) != cluster) continue;
       const bool isStored =
           !isView(def) && llvm::any_of(def->getUsers(), [&](Operation *user) { return clusterOf(user) != cluster; });
-      if (!isStored) found.insert(def);
+      if (!isStored && !(storesNarrow && onnx::isWideningCast(found[i]))) found.insert(def);
     }
   }
   SmallVector<Operation *> cone = found.takeVector();
-  llvm::sort(cone, [&](Operation *a, Operation *b) { return position.lookup(a) < position.lookup(b); });
+  llvm::sort(cone, [&](Operation *a, Operation *b) { // clones have the place of their reader
+    const int64_t first = position.lookup(a), second = position.lookup(b);
+    return first != second ? first < second : a != b && a->isBeforeInBlock(b);
+  });
   return cone;
 }
 
@@ -119,20 +123,26 @@ void ClusterGraph::computeWhereRead() {
       readers.insert(reader);
       isReadLate |= labels.lookup(user) != labels.lookup(op);
     }
-    if (readers.empty() || (isReadByOthers && isReadLate)) continue;
-    std::optional<SmallVector<Operation *>> cone = madeFromMemory(op);
-    if (!cone) continue;
+    if (readers.empty()) continue;
     // Readers may read as much for it, but less if it is stored in any case. Where it waits for a product or an
-    // exchange, they read half: what it is made from is kept so long.
-    const int64_t bytes = bytesOf(value), most = isReadLate ? bytes / 2 : isReadByOthers ? bytes - 1 : bytes;
-    auto readsNoMore = [&](int reader) {
+    // exchange, they read half: what it is made from is kept so long; and nothing else if it is stored, too.
+    const int64_t bytes = bytesOf(value),
+                  most = isReadLate ? (isReadByOthers ? 0 : bytes / 2) : (isReadByOthers ? bytes - 1 : bytes);
+    std::optional<SmallVector<Operation *>> cone = madeFromMemory(op, /*storesNarrow=*/false);
+    auto readsMore = [&](int reader) {
       const auto known = readsOf(clusters[reader].ops);
       int64_t more = 0;
       for (Value read : readsOf(*cone))
         if (!known.contains(read) && bytesOf(read) >= smallTensor) more += bytesOf(read);
-      return more <= most;
+      return more > most;
     };
-    if (!llvm::all_of(readers, readsNoMore)) continue;
+    if (isReadByOthers) { // each for itself
+      if (cone) readers.remove_if(readsMore);
+      if (!cone || readers.empty()) continue;
+    } else if (!cone || llvm::any_of(readers, readsMore)) {
+      cone = madeFromMemory(op, /*storesNarrow=*/true);
+      if (!cone || llvm::any_of(readers, readsMore)) continue;
+    }
     for (int reader : readers) computeIn(reader, value, *cone);
     eraseUnread(home, *cone);
   }

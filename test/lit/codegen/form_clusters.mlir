@@ -226,6 +226,36 @@ func.func @released_update(%x: tensor<8x64x64xf32>) -> tensor<8x64x64xf32> {
   return %y : tensor<8x64x64xf32>
 }
 
+// What a product and a later kernel read is stored, but the later kernel reads %x alone and makes it again.
+// CHECK-LABEL: func.func @made_again_beside_its_source
+// CHECK: %[[R:.*]] = plan.launch @{{.*}}_cast_relu(%arg0)
+// CHECK: %[[C:.*]] = onnx.Contract %[[R]], %arg1
+// CHECK: plan.launch @{{.*}}_cast_relu_add_mul(%arg0, %[[C]])
+func.func @made_again_beside_its_source(%x: tensor<256x256xbf16>, %w: tensor<256x256xbf16>) -> tensor<256x256xbf16> {
+  %0 = onnx.Cast %x {to = f32} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %1 = onnx.Relu %0 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %r = onnx.Cast %1 {to = bf16} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %c = onnx.Contract %r, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %2 = onnx.Add %c, %r : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %3 = onnx.Mul %2, %x : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  return %3 : tensor<256x256xbf16>
+}
+
+// A sum in 16 bits, widened for two kernels, is stored in 16 bits.
+// CHECK-LABEL: func.func @widened_by_its_readers
+// CHECK: %[[S:.*]]:2 = plan.launch {{.*}} -> (tensor<64x1024xbf16>, tensor<1024xf32>)
+// CHECK: plan.launch @{{.*}}_cast_mul(%{{.*}}, %[[S]]#0)
+func.func @widened_by_its_readers(%a: tensor<64x1024xf32>, %b: tensor<64x1024xf32>) -> (tensor<64x1024xf32>) {
+  %0 = onnx.Add %a, %b : (tensor<64x1024xf32>, tensor<64x1024xf32>) -> tensor<64x1024xf32>
+  %1 = onnx.Cast %0 {to = bf16} : (tensor<64x1024xf32>) -> tensor<64x1024xbf16>
+  %2 = onnx.Cast %1 {to = f32} : (tensor<64x1024xbf16>) -> tensor<64x1024xf32>
+  %3 = onnx.ReduceSum %2 {axes = array<i64: 0>} : (tensor<64x1024xf32>) -> tensor<1024xf32>
+  %4 = onnx.ReduceSum %3 {axes = array<i64: 0>} : (tensor<1024xf32>) -> tensor<f32>
+  %5 = onnx.Broadcast %4 {dims = array<i64>, shape = array<i64: 64, 1024>} : (tensor<f32>) -> tensor<64x1024xf32>
+  %6 = onnx.Mul %2, %5 : (tensor<64x1024xf32>, tensor<64x1024xf32>) -> tensor<64x1024xf32>
+  return %6 : tensor<64x1024xf32>
+}
+
 // CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
 // CHECK-SAME: flat
 // CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)
