@@ -303,6 +303,13 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::ModuleOp"> {
     that, as in torch.amp: cuDNN has no engine that gives fp32 for 16 bits. Casts stand where they cost least: one a
     value, right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
 
+    A residual stream that torch.amp has in 16 bits (amp_types.h), as behind convolutions and batch norms, is rounded
+    where a product, another sum or a batch norm reads it, and so is its gradient. Pools give their operand's type.
+
+        %r = onnx.Relu (onnx.Add %n, %x)          %rl = onnx.Cast %r {to = bf16};  %rw = onnx.Cast %rl {to = f32}
+        %c = onnx.Conv %r, %w                ->   %c = onnx.Conv %rl, %w
+        %s = onnx.Add %m, %r                      %s = onnx.Add %m, %rw
+
     A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
     "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written. A version of it
     that is one update old (DelayWeights) is low only: it becomes what the low parameter was.

@@ -1,10 +1,13 @@
+#include "compiler/training/amp_types.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
+#include "dialects/onnx/keeps_type.h"
 #include "dialects/onnx/kinds.h"
 #include "mlir/IR/IRMapping.h"
 #include "runtime/plan/master_weights.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 namespace cleave::training {
@@ -45,6 +48,7 @@ public:
         if (isNarrowing(&op)) casts.push_back(&op);
       for (Operation *cast : casts) changed |= hoistNarrowing(cast);
     }
+    roundStreams();
     eraseDeadOps(function);
   }
 
@@ -71,9 +75,12 @@ private:
     });
   }
 
-  void lowerProduct(Operation *op) {
+  void lowerOperands(Operation *op) {
     for (OpOperand &operand : op->getOpOperands())
       if (isFull(operand.get())) operand.set(lowered(operand.get(), op)); // not the rows' groups
+  }
+  void lowerProduct(Operation *op) {
+    lowerOperands(op);
     Value result = op->getResult(0);
     if (isa<onnx::ConvGradWeightOp>(op) || !isParameterGradient(result)) lowerResult(op, result);
   }
@@ -123,6 +130,57 @@ private:
     place::Place place;
     place.phase = Phase::Forward;
     place.set(cast);
+  }
+
+  // A residual stream that torch.amp has in 16 bits, and its gradient, stand in memory so: what a sum or a batch norm
+  // reads of other sums is rounded, and what a product reads rounded is read so by all. A pool gives its operand's type.
+  void roundStreams() {
+    AmpTypes types(low);
+    auto isComputed = [&](Operation *op) {
+      return op->getNumResults() == 1 && isFull(op->getResult(0)) && types.isLow(op->getResult(0)) && !isWidening(op) &&
+             !place::hasPhase(op, Phase::Update);
+    };
+    SmallVector<Operation *> pools;
+    for (Operation &op : function.front())
+      if (isa<onnx::MaxPoolOp, onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp>(op) &&
+          isComputed(&op))
+        pools.push_back(&op);
+    for (Operation *pool : pools) {
+      lowerOperands(pool);
+      lowerResult(pool, pool->getResult(0));
+    }
+
+    auto isSum = [&](Operation *op) {
+      return onnx::isSum(op) && !isParameterGradient(op->getResult(0)) &&
+             llvm::count_if(op->getOperands(), [&](Value operand) { return types.isLow(operand); }) > 1;
+    };
+    auto isOfNorm = [](Operation *op) {
+      return llvm::any_of(op->getOperands(), [](Value operand) {
+        return operand.getDefiningOp() && onnx::keepsTypeAttr.isOn(operand.getDefiningOp());
+      });
+    };
+    llvm::SetVector<Operation *> ofSums, rounded;
+    for (Operation &op : function.front()) {
+      if (!isComputed(&op)) continue;
+      if (llvm::any_of(op.getUsers(), [&](Operation *user) { return isNarrowing(user); })) rounded.insert(&op);
+      const bool isNorm = isOfNorm(&op);
+      for (Value operand : op.getOperands())
+        if (Operation *made = operand.getDefiningOp(); made && ofSums.contains(made)) {
+          ofSums.insert(&op);
+          if (isSum(&op) || (isNorm && !isOfNorm(made))) rounded.insert(made);
+        }
+      if (isSum(&op)) ofSums.insert(&op);
+    }
+    for (Operation *op : rounded) roundForAll(op->getResult(0), op);
+  }
+  void roundForAll(Value value, Operation *made) {
+    Value narrow = lowered(value, made);
+    if (place::of(narrow.getDefiningOp()) != place::of(made)) return;
+    OpBuilder builder(made->getContext());
+    builder.setInsertionPointAfter(narrow.getDefiningOp());
+    auto wide = onnx::CastOp::create(builder, made->getLoc(), narrow, elementOf(value));
+    place::copy(made, wide);
+    value.replaceAllUsesExcept(wide.getY(), narrow.getDefiningOp());
   }
 
   Operation *moved(Operation *movement, ValueRange operands, Type element, Operation *before) {

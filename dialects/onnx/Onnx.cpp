@@ -1,5 +1,6 @@
 #include "dialects/onnx/Onnx.h"
 #include "dialects/onnx/facets/expressions.h"
+#include "dialects/onnx/keeps_type.h"
 
 #include "dialects/onnx/OnnxDialect.cpp.inc"
 #include "dialects/onnx/OnnxInterfaces.cpp.inc"
@@ -9,6 +10,7 @@ using namespace mlir;
 namespace cleave::onnx {
 
 static bool isParam(Operation *op) { return isa<ParamOp>(op); }
+static bool isBroadcast(Operation *op) { return isa<BroadcastOp>(op); }
 static bool isProduct(Operation *op) { return isa<ContractOp>(op); }
 
 LogicalResult OnnxDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
@@ -16,6 +18,7 @@ LogicalResult OnnxDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       owned(dropoutAttr, isAny, "an operation"),
       owned(batchStatisticAttr, isAny, "an operation"),
       owned(adapterDropoutAttr, isAny, "an onnx.node"),
+      owned(keepsTypeAttr, isBroadcast, "an onnx.Broadcast"),
       owned(fp8ScalingAttr, isAny, "an operation"),
       owned(channelsLastAttr, isAny, "an operation"),
       owned(kMajorAttr, isProduct, "a product"),

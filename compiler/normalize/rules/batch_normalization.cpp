@@ -4,14 +4,17 @@
 // training must give, moves the running variance by the unbiased one: that is what onnx.write stores; the node's own
 // outputs are ONNX's.
 #include "compiler/normalize/node.h"
+#include "dialects/onnx/keeps_type.h"
 
 using namespace mlir;
 namespace cleave::normalize {
 namespace {
 
 Value alongChannels(Node &n, Value v, Value x) {
-  return n.b.create<onnx::BroadcastOp>(v, n.b.builder.getDenseI64ArrayAttr(shapeOf(x)),
-                                       n.b.builder.getDenseI64ArrayAttr({1}));
+  Value repeated = n.b.create<onnx::BroadcastOp>(v, n.b.builder.getDenseI64ArrayAttr(shapeOf(x)),
+                                                 n.b.builder.getDenseI64ArrayAttr({1}));
+  onnx::keepsTypeAttr.set(repeated.getDefiningOp());
+  return repeated;
 }
 
 bool trains(Node &n) {
