@@ -22,6 +22,17 @@ Type elementOf(Value value) {
 }
 Type withElement(Value value, Type element) { return cast<RankedTensorType>(value.getType()).clone(element); }
 
+// The result becomes low; all others read it widened.
+void lowerResult(Operation *op, Value result, FloatType low) {
+  Type full = elementOf(result);
+  result.setType(withElement(result, low));
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  auto wide = onnx::CastOp::create(builder, op->getLoc(), result, full);
+  place::copy(op, wide);
+  result.replaceAllUsesExcept(wide.getY(), wide);
+}
+
 // One function: products become low, casts are put in place.
 class FunctionLowering {
 public:
@@ -82,16 +93,7 @@ private:
   void lowerProduct(Operation *op) {
     lowerOperands(op);
     Value result = op->getResult(0);
-    if (isa<onnx::ConvGradWeightOp>(op) || !isParameterGradient(result)) lowerResult(op, result);
-  }
-  void lowerResult(Operation *op, Value result) {
-    Type full = elementOf(result);
-    result.setType(withElement(result, low));
-    OpBuilder builder(op->getContext());
-    builder.setInsertionPointAfter(op);
-    auto wide = onnx::CastOp::create(builder, op->getLoc(), result, full);
-    place::copy(op, wide);
-    result.replaceAllUsesExcept(wide.getY(), wide);
+    if (isa<onnx::ConvGradWeightOp>(op) || !isParameterGradient(result)) lowerResult(op, result, low);
   }
 
   // All but the statistics, which stay in fp32.
@@ -101,7 +103,7 @@ private:
     for (OpOperand &operand : op->getOpOperands())
       if (operand.get() != stats) operand.set(lowered(operand.get(), op));
     for (Value result : op->getResults())
-      if (result != stats) lowerResult(op, result);
+      if (result != stats) lowerResult(op, result, low);
   }
 
   // The value rounded; `user` asks for it.
@@ -147,7 +149,7 @@ private:
         pools.push_back(&op);
     for (Operation *pool : pools) {
       lowerOperands(pool);
-      lowerResult(pool, pool->getResult(0));
+      lowerResult(pool, pool->getResult(0), low);
     }
 
     auto isSum = [&](Operation *op) {
@@ -318,7 +320,7 @@ private:
     write.setParamAttr(master);
   }
 
-  // Products read the low value as it is; others widen it.
+  // Products read the low value as it is, and so do lookups; others widen it.
   void lowerRead(onnx::ReadOp read) {
     Value value = read.getValue();
     Type full = elementOf(value);
@@ -330,6 +332,10 @@ private:
       if (cast && cast.getTo() == low) {
         cast.getY().replaceAllUsesWith(value);
         cast.erase();
+        continue;
+      }
+      if (auto gather = dyn_cast<onnx::GatherOp>(user)) { // its rows are widened, not the table
+        lowerResult(gather, gather.getY(), low);
         continue;
       }
       if (!wide) {

@@ -29,11 +29,11 @@
 // CHECK:       onnx.write @w, %[[LOW]]
 // CHECK:       onnx.write @"master/w", %[[NEW]]
 
-// What is evaluated reads the same parameters; a table that is looked up and multiplied is looked up low, and widened.
+// What is evaluated reads the same parameters; a table that is looked up and multiplied is looked up low; its rows are widened.
 // CHECK-LABEL: func.func @evaluate
 // CHECK:       %[[EW:.*]] = onnx.read @w : tensor<8x8xbf16>
-// CHECK:       %[[WIDE:.*]] = onnx.Cast %[[EW]] {{.*}} -> tensor<8x8xf32>
-// CHECK:       onnx.Gather %[[WIDE]]
+// CHECK:       %[[ROWS:.*]] = onnx.Gather %[[EW]], {{.*}} -> tensor<4x8xbf16>
+// CHECK:       onnx.Cast %[[ROWS]] {{.*}} -> tensor<4x8xf32>
 
 // HALF: onnx.param @w : tensor<8x8xf16>
 // HALF: onnx.Contract {{.*}} : (tensor<4x8xf16>, tensor<8x8xf16>) -> tensor<4x8xf16>
