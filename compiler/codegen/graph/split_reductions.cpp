@@ -24,13 +24,14 @@ struct Limits {
   int64_t manyInRow, manyInColumn;
   int64_t rowParts, columnParts; // at most
   int64_t narrow = 0;            // fewer columns have more parts: as many as this has with `columnParts`
+  bool wholeRows = false;        // parts of rows end where rows do, if a quarter of the parts can
   int64_t columnPartsOf(int64_t columns) const {
     return columnParts * std::max<int64_t>(1, narrow / std::max<int64_t>(columns, 64));
   }
 };
 // A GPU has a block for a row, or for 128 columns, and should have some hundreds of blocks (an H100 has 132
 // multiprocessors): the fewer columns there are, the more parts they have.
-constexpr Limits cpuLimits{16, 128, 16384, 16384, 64, 64}, gpuLimits{128, 16384, 16384, 1024, 256, 64, 512};
+constexpr Limits cpuLimits{16, 128, 16384, 16384, 64, 64}, gpuLimits{128, 16384, 16384, 1024, 256, 64, 512, true};
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = limit; divisor > 1; --divisor)
@@ -169,8 +170,11 @@ std::optional<Cut> Cut::of(Operation *op, const Limits &limits) {
     for (; end < type.getRank() && isReduced(end); ++end) product *= type.getDimSize(end);
     const bool isInnermost = isRows && begin <= innermost && innermost < end;
     const int64_t limit = isRows ? limits.rowParts : limits.columnPartsOf(results);
-    const int64_t found = isInnermost ? largestDivisor(product, std::min(limit, product / sideBySide))
-                                      : partsOf(type.getShape().slice(begin, end - begin), limit);
+    int64_t found = isInnermost ? largestDivisor(product, std::min(limit, product / sideBySide))
+                                : partsOf(type.getShape().slice(begin, end - begin), limit);
+    if (isInnermost && limits.wholeRows && type.getDimSize(innermost) >= sideBySide)
+      if (const int64_t whole = largestDivisor(product / type.getDimSize(innermost), limit); whole >= limit / 4)
+        found = whole;
     if (found > cut.parts) {
       cut.parts = found;
       most = product;

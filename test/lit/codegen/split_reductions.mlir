@@ -126,3 +126,11 @@ func.func @moments(%x: tensor<128x32x32x64xbf16>, %n: tensor<64xf32>) -> (tensor
   %7 = onnx.ReduceSum %4 {axes = array<i64: 0, 1, 2>} : (tensor<128x32x32x64xf32>) -> tensor<64xf32>
   return %2, %6, %7 : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
 }
+
+// On a GPU parts end where rows do, if a quarter of the parts can: so the squares are one kernel with what makes x.
+// GPU-LABEL: func.func @whole_rows
+// GPU: onnx.Reshape {{.*}} -> tensor<192x201216xf32>
+func.func @whole_rows(%x: tensor<50304x768xf32>) -> tensor<f32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 0, 1>} : (tensor<50304x768xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
