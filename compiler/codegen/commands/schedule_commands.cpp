@@ -24,8 +24,9 @@ int64_t numberOf(Operation *op) {
 
 class Scheduler {
 public:
-  Scheduler(func::FuncOp function, const SymbolTable &symbols)
-      : block(function.getBody().front()), symbols(symbols), isOfStage(place::regionAttr.isOn(function)),
+  Scheduler(func::FuncOp function, const SymbolTable &symbols, bool launchesTogether)
+      : block(function.getBody().front()), symbols(symbols), launchesTogether(launchesTogether),
+        isOfStage(place::regionAttr.isOn(function)),
         oneWay(isOfStage && llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
 
   // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
@@ -47,6 +48,8 @@ public:
       release(/*all=*/true);
       emit(updates.pop_back_val());
     }
+    while (!together.empty() && !contradiction) // and then what that makes ready
+      for (Operation *op : std::exchange(together, {})) emit(op);
     for (bool all : {false, true}) // gradients of what was kept are made where they are added, one after the other
       for (Operation *op : program)
         if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op) && (all || pending.lookup(op) == 0)) emit(op);
@@ -55,6 +58,7 @@ public:
     for (Operation *op : program) emit(op);
     if (contradiction) return contradiction;
     prefetchGathers();
+    if (launchesTogether) joinSmallLaunches();
     offloadWaits = orderHostCopies(order, isOfStage);
     for (Operation *op : order) op->moveBefore(block.getTerminator());
     return nullptr;
@@ -146,11 +150,15 @@ private:
           for (Operation *user : result.getUsers())
             if (Attribute owner = ownerOf(user)) waiting.insert(owner);
       if (waiting.size() < 2) continue;
+      // The gradients stay until the number is there in any case.
       llvm::DenseSet<Operation *> before{&meeting};
       SmallVector<Operation *> open{&meeting};
       while (!open.empty())
         for (Value operand : open.pop_back_val()->getOperands())
           if (Operation *made = operand.getDefiningOp(); made && before.insert(made).second) open.push_back(made);
+      if (launchesTogether)
+        for (Operation *op : before)
+          if (isa<plan::LaunchOp>(op) && isUpdate(op)) ofNumbers.insert(op);
       for (Operation &op : block) {
         const Attribute owner = ownerOf(&op);
         if (!owner || !waiting.contains(owner) || before.contains(&op) || isNoCommand(&op) || isa<plan::StoreOp>(op))
@@ -298,6 +306,8 @@ private:
       if (--pending[consumer] != 0 || isLazy(consumer) || isa<plan::StoreOp>(consumer)) continue;
       if (isCollective(consumer) || isNoCommand(consumer) || addsProducts(consumer)) {
         ready.push_back(consumer);
+      } else if (ofNumbers.contains(consumer)) {
+        together.push_back(consumer);
       } else if (isUpdate(consumer)) {
         int64_t newest = newestOperand(consumer);
         if (newest == 0)
@@ -360,10 +370,28 @@ private:
     moveAhead(order, before, moved);
   }
 
+  // Launches of one kernel that make little of persistent tensors alone stand before the first of them: biases that a
+  // library takes rounded.
+  void joinSmallLaunches() {
+    llvm::DenseMap<Attribute, Operation *> first; // by kernel
+    Early before;
+    llvm::DenseSet<Operation *> moved;
+    for (Operation *op : order) {
+      auto launch = dyn_cast<plan::LaunchOp>(op);
+      if (!launch || !isLazy(op) || isUpdate(op) || resultBytes(op) > tuning::smallBytes) continue;
+      auto [known, isNew] = first.try_emplace(launch.getKernelAttr(), op);
+      if (isNew) continue;
+      before[known->second].push_back(op);
+      moved.insert(op);
+    }
+    if (!moved.empty()) moveAhead(order, before, moved);
+  }
+
   static constexpr int64_t mostOfNumber = 64; // bytes of a command's results that are numbers
 
   Block &block;
   const SymbolTable &symbols;
+  const bool launchesTogether;        // equal ones that stand side by side become one (GPUs)
   const bool isOfStage;               // a forward or backward pass of a pipeline's stage
   const bool oneWay;                  // no received value depends on one that is sent
   CommandOrder program, order, chain; // chain: sends and collectives between stages
@@ -373,7 +401,9 @@ private:
   llvm::DenseMap<Operation *, int64_t> pending, newestCollective;
   SmallVector<Deferred> deferred;
   std::deque<Operation *> ready;
-  SmallVector<Operation *> updates; // that are ready, the next one last
+  SmallVector<Operation *> updates;      // that are ready, the next one last
+  llvm::DenseSet<Operation *> ofNumbers; // what numbers of several parameters are made of, after their gradients
+  SmallVector<Operation *> together;     // of these: ready
   int64_t collectives = 0;
 };
 
@@ -439,7 +469,7 @@ struct ScheduleCommands : impl::ScheduleCommandsBase<ScheduleCommands> {
     const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      Scheduler scheduler(function, symbols);
+      Scheduler scheduler(function, symbols, gpu);
       if (Operation *op = scheduler.run()) {
         op->emitOpError("waits for what has to come after it: stages that pass each other values so cannot be run; "
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");

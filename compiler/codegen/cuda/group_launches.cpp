@@ -21,11 +21,11 @@ public:
     auto commands = std::move(*fragment.mutable_commands());
     fragment.clear_commands();
     for (plan::Command &command : commands) {
-      bool isUpdate = mayWait(command);
+      const bool waits = mayWait(command);
       std::vector<Range> ranges = rangesOf(command);
       // An event says that all before it on its stream is done: nothing may leave that past.
       if (command.record_event() != 0 || meetsWaiting(ranges)) flush();
-      if (isUpdate) {
+      if (waits) {
         waiting.push_back(std::move(command));
         for (const Range &range : ranges) {
           touched.add(range);
@@ -40,8 +40,7 @@ public:
 
 private:
   static bool mayWait(const plan::Command &command) {
-    if (!command.has_launch() || command.stream() != 0 || command.phase() != "update" || command.record_event() != 0 ||
-        command.wait_events_size() > 0)
+    if (!command.has_launch() || command.stream() != 0 || command.record_event() != 0 || command.wait_events_size() > 0)
       return false;
     const auto &buffers = command.launch().buffers();
     return std::none_of(buffers.begin(), buffers.end(), [](const plan::Buffer &buffer) { return buffer.in_slot(); });
@@ -62,10 +61,11 @@ private:
                        [&](const Range &a) { return (a.isWritten ? touched : written).meets(a); });
   }
 
-  using Kernel = std::pair<int32_t, std::vector<std::string>>; // with its scalars
-  static Kernel kernelOf(const plan::Launch &launch) {
-    Kernel kernel{launch.kernel(), {}};
-    for (const plan::AffineOfCoordinate &scalar : launch.scalars()) kernel.second.push_back(scalar.SerializeAsString());
+  using Kernel = std::pair<int32_t, std::vector<std::string>>; // with its phase and scalars
+  static Kernel kernelOf(const plan::Command &command) {
+    Kernel kernel{command.launch().kernel(), {command.phase()}};
+    for (const plan::AffineOfCoordinate &scalar : command.launch().scalars())
+      kernel.second.push_back(scalar.SerializeAsString());
     return kernel;
   }
 
@@ -73,7 +73,7 @@ private:
     std::map<Kernel, size_t> numbers;
     std::vector<std::vector<size_t>> groups; // of one kernel, in the order of their first members
     for (size_t i = 0; i < waiting.size(); ++i) {
-      auto [known, isNew] = numbers.try_emplace(kernelOf(waiting[i].launch()), groups.size());
+      auto [known, isNew] = numbers.try_emplace(kernelOf(waiting[i]), groups.size());
       if (isNew) groups.emplace_back();
       groups[known->second].push_back(i);
     }
