@@ -234,14 +234,22 @@ Value negativeInfinity(GridBuilder &grid, Type type) {
 }
 Value isNan(GridBuilder &grid, Value x) { return grid.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, x, x); }
 
+constexpr int64_t writtenOutWindow = 9; // elements; a gradient has as many windows, of as many elements each
+
+// A loop over a window's elements. Few are written out: where they lie in the window is known then, without divisions.
+Values overWindow(GridBuilder &grid, const PoolWindow &w, Values carried,
+                  llvm::function_ref<Values(Value, ValueRange)> body) {
+  if (w.elements() > writtenOutWindow) return grid.loop(grid.number(0), grid.number(w.elements()), 1, carried, body);
+  for (int64_t k = 0; k < w.elements(); ++k) carried = body(grid.number(k), carried);
+  return carried;
+}
+
 // How many elements an average divides by, as a float.
 Value divisor(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Type type) {
-  Value count = grid.loop(grid.number(0), grid.number(w.elements()), 1, grid.number(0),
-                          [&](Value k, ValueRange soFar) -> Values {
-                            Value counted = windowElement(grid, w, output, k).counted;
-                            return {grid.sum(soFar[0], grid.make<arith::ExtUIOp>(soFar[0].getType(), counted))};
-                          })
-                    .front();
+  Value count = overWindow(grid, w, {grid.number(0)}, [&](Value k, ValueRange soFar) -> Values {
+                  Value counted = windowElement(grid, w, output, k).counted;
+                  return {grid.sum(soFar[0], grid.make<arith::ExtUIOp>(soFar[0].getType(), counted))};
+                }).front();
   return grid.make<arith::SIToFPOp>(type, grid.make<arith::MaxSIOp>(count, grid.number(1)));
 }
 
@@ -249,16 +257,14 @@ Value divisor(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], 
 Value largest(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Value memory, Type element,
               Value plane) {
   Type type = sumType(element);
-  Values found = grid.loop(grid.number(0), grid.number(w.elements()), 1,
-                           {grid.number(-1), negativeInfinity(grid, type)}, [&](Value k, ValueRange best) -> Values {
-                             WindowElement at = windowElement(grid, w, output, k);
-                             Value x =
-                                 widened(grid, grid.load(memory, element, inPlane(grid, plane, at.index, w)).front());
-                             Value isBetter =
-                                 grid.make<arith::OrIOp>(grid.less(best[0], grid.number(0)), greater(grid, x, best[1]));
-                             isBetter = grid.both(at.inside, grid.make<arith::OrIOp>(isBetter, isNan(grid, x)));
-                             return {grid.select(isBetter, at.index, best[0]), grid.select(isBetter, x, best[1])};
-                           });
+  Values found =
+      overWindow(grid, w, {grid.number(-1), negativeInfinity(grid, type)}, [&](Value k, ValueRange best) -> Values {
+        WindowElement at = windowElement(grid, w, output, k);
+        Value x = widened(grid, grid.load(memory, element, inPlane(grid, plane, at.index, w)).front());
+        Value isBetter = grid.make<arith::OrIOp>(grid.less(best[0], grid.number(0)), greater(grid, x, best[1]));
+        isBetter = grid.both(at.inside, grid.make<arith::OrIOp>(isBetter, isNan(grid, x)));
+        return {grid.select(isBetter, at.index, best[0]), grid.select(isBetter, x, best[1])};
+      });
   return found.front();
 }
 
@@ -273,20 +279,16 @@ void poolCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, 
     Value plane = planeOffset(grid, placed, w.in, w);
     Value start = isMax ? negativeInfinity(grid, type) : zeroOf(grid, type);
     Value result =
-        grid.loop(grid.number(0), grid.number(w.elements()), 1, start,
-                  [&](Value k, ValueRange soFar) -> Values {
-                    WindowElement place = windowElement(grid, w, output.at, k);
-                    Value x =
-                        widened(grid, grid.load(grid.buffer(0), element, inPlane(grid, plane, place.index, w)).front());
-                    Value next;
-                    if (isMax)
-                      next =
-                          grid.select(grid.make<arith::OrIOp>(greater(grid, x, soFar[0]), isNan(grid, x)), x, soFar[0]);
-                    else
-                      next = add(grid, soFar[0], x);
-                    return {grid.select(place.inside, next, soFar[0])};
-                  })
-            .front();
+        overWindow(grid, w, {start}, [&](Value k, ValueRange soFar) -> Values {
+          WindowElement place = windowElement(grid, w, output.at, k);
+          Value x = widened(grid, grid.load(grid.buffer(0), element, inPlane(grid, plane, place.index, w)).front());
+          Value next;
+          if (isMax)
+            next = grid.select(grid.make<arith::OrIOp>(greater(grid, x, soFar[0]), isNan(grid, x)), x, soFar[0]);
+          else
+            next = add(grid, soFar[0], x);
+          return {grid.select(place.inside, next, soFar[0])};
+        }).front();
     if (!isMax) result = grid.make<arith::DivFOp>(result, divisor(grid, w, output.at, type));
     grid.store(narrowed(grid, result, element), grid.buffer(1), at);
   });
@@ -303,33 +305,27 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
     if (w.channels > 1) own = grid.quotient(own, w.channels);
     // The outputs whose window has this element, first to last: the window's elements from the last to the first.
     Value sum =
-        grid.loop(grid.number(0), grid.number(w.elements()), 1, zeroOf(grid, type),
-                  [&](Value step, ValueRange soFar) {
-                    BoxPlace offset =
-                        placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel, w.elements());
-                    Value exists, index = grid.number(0), output[3];
-                    for (int d = 0; d < 3; ++d) {
-                      Value begin = grid.difference(grid.sum(input.at[d], grid.number(w.low[d])),
-                                                    grid.product(offset.at[d], w.dilation[d]));
-                      Value isAhead = grid.less(begin, grid.number(0)),
-                            positive = grid.select(isAhead, grid.number(0), begin);
-                      const int64_t below = w.in[d] + w.low[d];
-                      output[d] = grid.quotient(positive, w.stride[d], below);
-                      Value isWhole = grid.equal(grid.remainder(positive, w.stride[d], below), grid.number(0));
-                      exists = grid.both(exists, grid.both(negation(grid, isAhead),
-                                                           grid.both(isWhole, isWithin(grid, output[d], w.out[d]))));
-                      index = grid.sum(grid.product(index, w.out[d]), output[d]);
-                    }
-                    return grid.choose(exists, soFar, [&]() -> Values {
-                      Value dy =
-                          widened(grid, grid.load(grid.buffer(1), element, inPlane(grid, planeOut, index, w)).front());
-                      if (!isMax)
-                        return {add(grid, soFar[0], grid.make<arith::DivFOp>(dy, divisor(grid, w, output, type)))};
-                      Value best = largest(grid, w, output, grid.buffer(0), element, plane);
-                      return {grid.select(grid.equal(best, own), add(grid, soFar[0], dy), soFar[0])};
-                    });
-                  })
-            .front();
+        overWindow(grid, w, {zeroOf(grid, type)}, [&](Value step, ValueRange soFar) {
+          BoxPlace offset = placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel, w.elements());
+          Value exists, index = grid.number(0), output[3];
+          for (int d = 0; d < 3; ++d) {
+            Value begin = grid.difference(grid.sum(input.at[d], grid.number(w.low[d])),
+                                          grid.product(offset.at[d], w.dilation[d]));
+            Value isAhead = grid.less(begin, grid.number(0)), positive = grid.select(isAhead, grid.number(0), begin);
+            const int64_t below = w.in[d] + w.low[d];
+            output[d] = grid.quotient(positive, w.stride[d], below);
+            Value isWhole = grid.equal(grid.remainder(positive, w.stride[d], below), grid.number(0));
+            exists = grid.both(
+                exists, grid.both(negation(grid, isAhead), grid.both(isWhole, isWithin(grid, output[d], w.out[d]))));
+            index = grid.sum(grid.product(index, w.out[d]), output[d]);
+          }
+          return grid.choose(exists, soFar, [&]() -> Values {
+            Value dy = widened(grid, grid.load(grid.buffer(1), element, inPlane(grid, planeOut, index, w)).front());
+            if (!isMax) return {add(grid, soFar[0], grid.make<arith::DivFOp>(dy, divisor(grid, w, output, type)))};
+            Value best = largest(grid, w, output, grid.buffer(0), element, plane);
+            return {grid.select(grid.equal(best, own), add(grid, soFar[0], dy), soFar[0])};
+          });
+        }).front();
     grid.store(narrowed(grid, sum, element), grid.buffer(2), at);
   });
 }
