@@ -1,6 +1,8 @@
 // The passes of attention, in the order in which they run (compiler/driver/pass_list.cpp).
 include "mlir/Pass/PassBase.td"
 
+def RingBlocks : Option<"blocks", "blocks", "int64_t", "2", "blocks of the sequence, one a device">;
+
 def RecognizeAttention : Pass<"recognize-attention", "::mlir::ModuleOp"> {
   let summary = "softmax attention becomes one operation";
   let description = [{
@@ -19,7 +21,7 @@ def RecognizeAttention : Pass<"recognize-attention", "::mlir::ModuleOp"> {
     Attention whose sequence does not divide evenly into the blocks, or that is written in a form not known here, stays
     as it is (and every device then has all of its keys).
   }];
-  let options = [Option<"blocks", "blocks", "int64_t", "2", "blocks of the sequence, one a device">];
+  let options = [RingBlocks];
 }
 
 def BalanceSequence : Pass<"balance-sequence", "::mlir::ModuleOp"> {
@@ -37,6 +39,7 @@ def BalanceSequence : Pass<"balance-sequence", "::mlir::ModuleOp"> {
     position, a running sum), where the order would be seen from outside, and where random numbers are drawn along it,
     which go by the global index.
   }];
+  let options = [RingBlocks];
 }
 
 def RaiseAttention : Pass<"raise-attention", "::mlir::ModuleOp"> {
@@ -46,17 +49,23 @@ def RaiseAttention : Pass<"raise-attention", "::mlir::ModuleOp"> {
     backward pass is built: on GPUs in 16 bits, where the sequence is not split over a ring.
 
         s = Contract q, k;  x = s * scale + mask;  p = softmax(x) in core ops;  out = Contract p, v
-        ->  out, stats = onnx.ScaledAttention q, k, v [, bias] {scale, causal}
+        ->  out, stats = onnx.ScaledAttention q, k, v [, bias] {scale, soft_cap, left_bound, right_bound}
 
-    Masks: a causal table becomes the attribute; any other, additive or boolean, one bias of the size it has before it
-    is repeated. A bias that depends on a trained parameter (relative positions that are learned) is no mask: no library
+    A soft cap, cap(x) = c tanh(x / c), is an attribute. Masks: a band of positions (causal, a sliding window) becomes the two bounds; any other, additive or boolean, one bias
+    of the size it has before it is repeated. A bias that depends on a trained parameter (relative positions that are learned) is no mask: no library
     gives its gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities
     somebody else reads.
   }];
   let options = [
     Option<"keyMultiple", "key-multiple", "int64_t", "1", "the number of keys has to be a multiple of it">,
     Option<"featureMultiple", "feature-multiple", "int64_t", "LibraryAttention().featureMultiple",
-           "the number of features has to be a multiple of it">
+           "the number of features has to be a multiple of it">,
+    Option<"maxFeatures", "max-features", "int64_t", "LibraryAttention().maxFeatures",
+           "the most features of a query, key or value">,
+    Option<"anyBand", "any-band", "bool", "false", "any band of positions is taken, not only those that end in a causal mask">,
+    Option<"softCap", "soft-cap", "bool", "false", "scores with a soft cap are taken">,
+    Option<"parts", "parts", "int64_t", "1", "of the sequence on a ring, each of which the library has to take">,
+    Option<"headWays", "head-ways", "int64_t", "1", "heads of keys are repeated until they divide into so many parts">
   ];
 }
 
@@ -90,7 +99,13 @@ def ExpandAttention : Pass<"expand-attention", "::mlir::ModuleOp"> {
 
         tail of the queries x head of the keys                                   always visible
         keys from an earlier device (p' < p): head x head    from a later one: tail x tail   visible; the rest is hidden
+
+    A library's attention (ScaledAttention) becomes one for each pair of blocks, two for each turn in head-tail order. Their
+    rows are merged by stats, the logarithms of the softmax's denominators:
+
+        stats = log(exp stats a + exp stats b);  out = out a * exp(stats a - stats) + out b * exp(stats b - stats)
   }];
+  let options = [RingBlocks];
 }
 
 def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
@@ -99,9 +114,9 @@ def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
     In a copy of the step, for the reference executor, ScaledAttention and its gradient become products and a softmax
     again, in fp32: what a library computes is compared with this.
 
-        x = scale * q k^T + bias, -inf where a causal mask hides;  m = max x;  l = sum exp(x - m);  stats = m + log l
+        x = cap(scale * q k^T) + bias, -inf outside of the band;  m = max x;  l = sum exp(x - m);  stats = m + log l
         out = exp(x - stats) v
         backward (Dao et al. 2022, algorithm 4): p = exp(x - stats);  dv = p^T do;  dp = do v^T
-                 dx = p * (dp - sum of do * out over the features);  dq = scale * dx k;  dk = scale * dx^T q
+                 dx = cap' * p * (dp - sum of do * out over the features);  dq = scale * dx k;  dk = scale * dx^T q
   }];
 }

@@ -16,22 +16,35 @@
 // reference executor runs it too; that it runs on a ring follows from the sharding algebra alone.
 #pragma once
 #include "mlir/Pass/Pass.h"
+#include "runtime/base/attention_band.h"
 #include <memory>
+#include <optional>
 
 namespace cleave::attention {
 
-// The limits of a library's attention (docs/internals/gpu.md).
-// Every version of the library takes attention with this many keys or a multiple; some want other numbers padded.
-inline constexpr int64_t keysOfEveryVersion = 128;
+// What a library's attention takes (docs/internals/gpu.md). By default: cuDNN from 9.6 on, which knows both passes on
+// every GPU from sm_80 on (its frontend's checks, node/sdpa_support_surface.h).
 struct LibraryAttention {
   int64_t keyMultiple = 1; // the number of keys has to be a multiple of it
-  // cuDNN 9, for both passes on sm_80 and sm_90 (its frontend's checks, node/scaled_dot_product_flash_attention.h)
-  int64_t featureMultiple = 8, mostFeatures = 128;
-  bool takes(int64_t queries, int64_t keys, int64_t features) const;
+  int64_t featureMultiple = 8, maxFeatures = 128;
+  bool anyBand = false; // else causal masks, and windows that end at a query's own position or at the last key's
+  bool softCap = false; // with a band or a bias only where any band is taken, too
+  int64_t parts = 1;    // into so many the library's sequence is cut on a ring: twice the devices
+
+  // Features of queries and keys, and of values.
+  bool takes(int64_t queries, int64_t keys, int64_t features, int64_t valueFeatures) const;
+  bool takesBand(const runtime::AttentionBand &band, int64_t queries, int64_t keys, bool isBiased) const;
+  bool takesSoftCap(const runtime::AttentionBand &band, bool isBiased) const;
 };
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "compiler/attention/Passes.h.inc"
+
+// What RaiseAttention leaves to the library of a GPU ("sm_90"), or none. `everyVersion`: that is supported, not only
+// those later than 9.15.0.
+// `blocks`: of the sequence, one a device of a ring. `headWays`: devices that heads are split over.
+std::optional<RaiseAttentionOptions> libraryAttention(llvm::StringRef gpu, bool everyVersion, bool deterministic,
+                                                      int64_t blocks, int64_t headWays);
 
 } // namespace cleave::attention

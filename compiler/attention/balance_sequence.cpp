@@ -25,6 +25,8 @@ public:
   bool spread(func::FuncOp function) {
     for (auto attention : function.getOps<onnx::AttentionOp>())
       if (attention.getCausal() && !enter(attention)) return false;
+    for (auto attention : function.getOps<onnx::ScaledAttentionOp>())
+      if (attention.getBand().isCausal()) enter(attention);
     while (!open.empty()) {
       auto [value, dim] = open.pop_back_val();
       if (!visitMaker(value, dim)) return false;
@@ -54,6 +56,15 @@ private:
     add(op.getSum(), query - (key < query));
     return true;
   }
+  bool enter(onnx::ScaledAttentionOp op) {
+    for (Value x : {op.getQuery(), op.getKey(), op.getValue(), op.getOut()}) add(x, 1);
+    add(op.getStats(), 2);
+    return true;
+  }
+  // On a ring it has no bias.
+  static bool isPosition(onnx::ScaledAttentionOp op, Value value, int64_t dim) {
+    return dim == (value == op.getStats() ? 2 : 1);
+  }
   static bool countsSequence(onnx::AttentionOp op, unsigned operand, int64_t dim) {
     return op.getQueryDims()[operand] == dim || op.getKeyDims()[operand] == dim;
   }
@@ -62,6 +73,8 @@ private:
     Operation *op = value.getDefiningOp();
     if (isa_and_present<onnx::RandomUniformOp>(op)) return false;
     if (auto attention = dyn_cast_or_null<onnx::AttentionOp>(op)) return enter(attention);
+    if (auto attention = dyn_cast_or_null<onnx::ScaledAttentionOp>(op); attention && isPosition(attention, value, dim))
+      return enter(attention);
     if (isSplat(value)) return true;
     auto iota = dyn_cast_or_null<onnx::IotaOp>(op);
     if (iota && static_cast<int64_t>(iota.getDim()) != dim) return true;
@@ -77,6 +90,8 @@ private:
     Operation *op = use.getOwner();
     if (auto attention = dyn_cast<onnx::AttentionOp>(op))
       return countsSequence(attention, use.getOperandNumber(), dim) && enter(attention);
+    if (auto attention = dyn_cast<onnx::ScaledAttentionOp>(op); attention && isPosition(attention, use.get(), dim))
+      return enter(attention);
     auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
     if (!rules) return false; // a result or a write: the order would be seen
     FactorRule rule = rules.getFactorRule();
@@ -108,14 +123,16 @@ private:
 };
 
 struct BalanceSequence : impl::BalanceSequenceBase<BalanceSequence> {
+  using Base::Base;
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model) return;
-    int64_t blocks = 0;
-    for (auto attention : model.getOps<onnx::AttentionOp>())
-      if (attention.getCausal()) blocks = attention.getBlocks();
+    const bool isCausal =
+        llvm::any_of(model.getOps<onnx::AttentionOp>(), [](onnx::AttentionOp op) { return op.getCausal(); }) ||
+        llvm::any_of(model.getOps<onnx::ScaledAttentionOp>(),
+                     [](onnx::ScaledAttentionOp op) { return op.getBand().isCausal(); });
     SequenceDimensions sequence;
-    if (blocks < 2 || !sequence.spread(model)) return;
+    if (blocks < 2 || !isCausal || !sequence.spread(model)) return;
     for (auto [value, dim] : sequence.sources())
       if (tensorType(value).getDimSize(dim) % (2 * blocks)) return;
     for (auto [value, dim] : sequence.sources()) reorder(model, value, dim, blocks);

@@ -1,4 +1,5 @@
 #include "compiler/attention/attention.h"
+#include "compiler/attention/band_table.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
@@ -14,7 +15,7 @@ namespace cleave::attention {
 namespace {
 
 // Index letters of the products.
-enum : int64_t { B, H, S, T, D, E };
+enum : int64_t { H, S, T, D, E, Batch }; // and behind these the dimensions of samples
 
 class Writer {
 public:
@@ -22,10 +23,17 @@ public:
     query = f.cast(op.getQuery(), full);
     key = f.cast(op.getKey(), full);
     value = f.cast(op.getValue(), full);
-    heads = tensorType(query).getDimSize(2);
-    repeats = heads / tensorType(key).getDimSize(2);
+    last = tensorType(query).getRank() - 1;
+    heads = tensorType(query).getDimSize(last - 1);
+    repeats = heads / tensorType(key).getDimSize(last - 1);
     scale = op.getScale().convertToDouble();
-    scores = f.scale(product(query, {B, S, H, D}, forEachHead(key), {B, T, H, D}, {B, H, S, T}), scale);
+    scores = f.scale(product(query, {S, H, D}, forEachHead(key), {T, H, D}, {H, S, T}), scale);
+    if (auto softCap = op.getSoftCap()) {
+      const double cap = softCap->convertToDouble();
+      Value part = f.make<onnx::TanhOp>(f.div(scores, f.like(scores, cap)));
+      slope = f.sub(f.like(part, 1), f.mul(part, part));
+      scores = f.scale(part, cap);
+    }
     auto shape = tensorType(scores).getShape();
     if (Value bias = op.getBias()) {
       bias = f.cast(bias, full);
@@ -35,21 +43,20 @@ public:
       if (dims.size() < shape.size()) bias = f.make<onnx::BroadcastOp>(f.make<onnx::ReshapeOp>(bias, own), shape, dims);
       scores = f.add(scores, bias);
     }
-    if (!op.getCausal()) return;
-    auto type = RankedTensorType::get({shape[2], shape[3]}, builder.getI64Type());
+    const runtime::AttentionBand band = op.getBand();
+    if (!band.isBounded()) return;
+    auto type = RankedTensorType::get(shape.take_back(2), builder.getI64Type());
     Value row = f.make<onnx::IotaOp>(TypeAttr::get(type), builder.getI64IntegerAttr(0), ArrayAttr());
     Value column = f.make<onnx::IotaOp>(TypeAttr::get(type), builder.getI64IntegerAttr(1), ArrayAttr());
-    Value seen = f.make<onnx::LessOrEqualOp>(column, row);
-    seen = f.make<onnx::BroadcastOp>(seen, shape, ArrayRef<int64_t>{2, 3});
-    scores = f.where(seen, scores, f.like(scores, -std::numeric_limits<double>::infinity()));
+    scores = hideOutside(f, band, row, column, scores, f.like(scores, -std::numeric_limits<double>::infinity()));
   }
 
   void forward(onnx::ScaledAttentionOp op) {
     auto shape = tensorType(scores).getShape();
-    Value max = f.make<onnx::ReduceMaxOp>(scores, ArrayRef<int64_t>{3});
-    Value sum = f.reduceSum(f.make<onnx::ExpOp>(f.sub(scores, f.expand(max, shape, {3}))), {3});
+    Value max = f.make<onnx::ReduceMaxOp>(scores, ArrayRef<int64_t>{last});
+    Value sum = f.reduceSum(f.make<onnx::ExpOp>(f.sub(scores, f.expand(max, shape, {last}))), {last});
     Value stats = f.add(max, f.make<onnx::LogOp>(sum));
-    Value out = product(probabilities(stats), {B, H, S, T}, forEachHead(value), {B, T, H, E}, {B, S, H, E});
+    Value out = product(probabilities(stats), {H, S, T}, forEachHead(value), {T, H, E}, {S, H, E});
     op.getOut().replaceAllUsesWith(f.cast(out, tensorType(op.getOut()).getElementType()));
     op.getStats().replaceAllUsesWith(stats);
   }
@@ -58,12 +65,15 @@ public:
     auto shape = tensorType(scores).getShape();
     Value p = probabilities(op.getStats());
     Value given = f.cast(op.getOutGradient(), full), out = f.cast(op.getOut(), full);
-    Value delta = f.make<onnx::TransposeOp>(f.reduceSum(f.mul(given, out), {3}), SmallVector<int64_t>{0, 2, 1});
-    Value dp = product(given, {B, S, H, E}, forEachHead(value), {B, T, H, E}, {B, H, S, T});
-    Value dx = f.scale(f.mul(p, f.sub(dp, f.expand(delta, shape, {3}))), scale);
-    Value dq = product(dx, {B, H, S, T}, forEachHead(key), {B, T, H, D}, {B, S, H, D});
-    Value dk = product(dx, {B, H, S, T}, query, {B, S, H, D}, {B, T, H, D});
-    Value dv = product(p, {B, H, S, T}, given, {B, S, H, E}, {B, T, H, E});
+    SmallVector<int64_t> perm = llvm::to_vector(llvm::seq<int64_t>(0, last));
+    std::swap(perm[last - 1], perm[last - 2]);
+    Value delta = f.make<onnx::TransposeOp>(f.reduceSum(f.mul(given, out), {last}), perm);
+    Value dp = product(given, {S, H, E}, forEachHead(value), {T, H, E}, {H, S, T});
+    Value dx = f.mul(p, f.sub(dp, f.expand(delta, shape, {last})));
+    dx = f.scale(slope ? f.mul(dx, slope) : dx, scale);
+    Value dq = product(dx, {H, S, T}, forEachHead(key), {T, H, D}, {S, H, D});
+    Value dk = product(dx, {H, S, T}, query, {S, H, D}, {T, H, D});
+    Value dv = product(p, {H, S, T}, given, {S, H, E}, {T, H, E});
     for (auto [old, made] : {std::pair{op.getQueryGradient(), dq}, std::pair{op.getKeyGradient(), ofOwnHeads(dk)},
                              std::pair{op.getValueGradient(), ofOwnHeads(dv)}})
       old.replaceAllUsesWith(f.cast(made, tensorType(old).getElementType()));
@@ -71,30 +81,38 @@ public:
 
 private:
   Value product(Value a, ArrayRef<int64_t> lhs, Value b, ArrayRef<int64_t> rhs, ArrayRef<int64_t> result) {
-    return f.make<onnx::ContractOp>(a, b, lhs, rhs, result);
+    auto ofSamples = [&](ArrayRef<int64_t> own) {
+      SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(Batch, Batch + last - 2));
+      llvm::append_range(all, own);
+      return all;
+    };
+    return f.make<onnx::ContractOp>(a, b, ofSamples(lhs), ofSamples(rhs), ofSamples(result));
   }
   Value probabilities(Value stats) {
-    return f.make<onnx::ExpOp>(f.sub(scores, f.expand(stats, tensorType(scores).getShape(), {3})));
+    return f.make<onnx::ExpOp>(f.sub(scores, f.expand(stats, tensorType(scores).getShape(), {last})));
   }
   // Keys or values repeated for every head of the queries, and the sum of such gradients.
   Value forEachHead(Value x) {
     if (repeats == 1) return x;
-    auto s = tensorType(x).getShape();
-    Value wide = f.make<onnx::BroadcastOp>(x, SmallVector<int64_t>{s[0], s[1], s[2], repeats, s[3]},
-                                           ArrayRef<int64_t>{0, 1, 2, 4});
-    return f.make<onnx::ReshapeOp>(wide, SmallVector<int64_t>{s[0], s[1], heads, s[3]});
+    SmallVector<int64_t> shape(tensorType(x).getShape()), repeated(shape);
+    repeated.insert(repeated.begin() + last, repeats);
+    shape[last - 1] = heads;
+    return f.make<onnx::ReshapeOp>(f.expand(x, repeated, {last}), shape);
   }
   Value ofOwnHeads(Value x) {
     if (repeats == 1) return x;
-    auto s = tensorType(x).getShape();
-    return f.reduceSum(f.make<onnx::ReshapeOp>(x, SmallVector<int64_t>{s[0], s[1], heads / repeats, repeats, s[3]}),
-                       {3});
+    SmallVector<int64_t> shape(tensorType(x).getShape());
+    shape[last - 1] = heads / repeats;
+    shape.insert(shape.begin() + last, repeats);
+    return f.reduceSum(f.make<onnx::ReshapeOp>(x, shape), {last});
   }
 
   Formula f;
   Type full;
   Value query, key, value, scores;
+  Value slope; // of a soft cap: the derivative of the scores by what is capped
   int64_t heads = 1, repeats = 1;
+  int64_t last = 3; // dimension of the operands
   double scale = 1;
 };
 

@@ -1,5 +1,7 @@
 #include "compiler/attention/attention.h"
 #include "compiler/attention/block_attention.h"
+#include "compiler/attention/library_ring.h"
+#include "compiler/attention/ring_halves.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
 
@@ -19,7 +21,7 @@ class Ring {
 public:
   template <typename Op>
   Ring(OpBuilder &builder, Location loc, Op op, bool headTail)
-      : attention(builder, loc, op), f(attention.f), builder(builder), count(attention.count),
+      : attention(builder, loc, op), f(attention.f), count(attention.count), halves(builder, f, count),
         headTail(headTail && op.getCausal() && count > 1) {
     for (auto [value, where] : llvm::zip_equal(attention.xs, attention.dims))
       current.push_back(attention.blocks.split(value, where));
@@ -28,22 +30,22 @@ public:
   LogicalResult forward(onnx::AttentionOp op) {
     Rows rows = attention.attend(argumentsAt(0), 0, count);
     if (!rows.out) return op.emitOpError("cannot be cut into blocks");
-    SmallVector<Rows> halves; // head and tail of every block of queries
+    SmallVector<Rows> parts; // head and tail of every block of queries
     if (headTail)
-      for (int64_t half : {0, 1}) halves.push_back(halfOf(rows, half));
+      for (int64_t half : {0, 1}) parts.push_back(halfOf(rows, half));
     for (int64_t turn = 1; turn < count; ++turn) {
       advance();
       if (!headTail) {
         rows = attention.merge(rows, attention.attend(argumentsAt(turn), turn, count));
         continue;
       }
-      halves[1] = attention.merge(halves[1], attention.attend(alwaysVisible(), turn, 2 * count));
+      parts[1] = attention.merge(parts[1], attention.attend(alwaysVisible(), turn, 2 * count));
       Rows other = attention.attend(visibleByDevice(turn), turn, 2 * count);
-      for (int64_t half : {0, 1}) halves[half] = attention.merge(halves[half], rowsToMerge(half, other, turn));
+      for (int64_t half : {0, 1}) parts[half] = attention.merge(parts[half], rowsToMerge(half, other, turn));
     }
     if (headTail)
-      rows = {joined(halves[0].max, halves[1].max, rowDim()), joined(halves[0].sum, halves[1].sum, rowDim()),
-              joined(halves[0].out, halves[1].out, outDim())};
+      rows = {halves.joined(parts[0].max, parts[1].max, rowDim()), halves.joined(parts[0].sum, parts[1].sum, rowDim()),
+              halves.joined(parts[0].out, parts[1].out, outDim())};
     Value out = f.div(rows.out, attention.alongOut(attention.divisor(rows.sum), rows.out));
     op.getOut().replaceAllUsesWith(attention.blocks.join(out, tensorType(op.getOut()), {attention.outQuery, -1}));
     op.getMax().replaceAllUsesWith(attention.blocks.join(rows.max, tensorType(op.getMax()), attention.rowDims()));
@@ -110,11 +112,11 @@ private:
       return RowGradients{pick(rows.max, rowDim()), pick(rows.sum, rowDim()), pick(rows.delta, rowDim()),
                           pick(rows.out, outDim())};
     };
-    auto always = attention.gradients(alwaysVisible(), wanted,
-                                      part([&](Value v, int64_t dim) { return half(v, dim, 1); }), turn, 2 * count);
-    auto other =
-        attention.gradients(visibleByDevice(turn), wanted,
-                            part([&](Value v, int64_t dim) { return halfByDevice(v, dim, turn); }), turn, 2 * count);
+    auto always = attention.gradients(
+        alwaysVisible(), wanted, part([&](Value v, int64_t dim) { return halves.half(v, dim, 1); }), turn, 2 * count);
+    auto other = attention.gradients(visibleByDevice(turn), wanted,
+                                     part([&](Value v, int64_t dim) { return halves.halfByDevice(v, dim, turn); }),
+                                     turn, 2 * count);
     if (failed(always) || failed(other)) return failure();
     for (auto [total, number, a, b] : llvm::zip_equal(totals, wanted, *always, *other)) {
       if (!a || !b) continue;
@@ -124,9 +126,9 @@ private:
         add(total, f.add(a, b));
         continue;
       }
-      Value head = whereTaken(0, b, turn), tail = whereTaken(1, b, turn);
+      Value head = halves.whereTaken(0, b, turn), tail = halves.whereTaken(1, b, turn);
       (travels(where) ? head : tail) = f.add(a, travels(where) ? head : tail);
-      add(total, joined(head, tail, dim));
+      add(total, halves.joined(head, tail, dim));
     }
     return success();
   }
@@ -136,47 +138,22 @@ private:
   int64_t rowDim() const { return attention.rowDims().query + 1; }
   int64_t outDim() const { return attention.outQuery + 1; }
 
-  // Head (0) or tail (1) of a block.
-  Value half(Value value, int64_t dim, int64_t which) {
-    auto type = tensorType(value);
-    SmallVector<int64_t> starts(type.getRank(), 0), sizes(type.getShape()), steps(type.getRank(), 1);
-    sizes[dim] /= 2;
-    starts[dim] = which * sizes[dim];
-    return f.make<onnx::SliceOp>(value, starts, sizes, steps);
-  }
   Rows halfOf(const Rows &rows, int64_t which) {
-    return {half(rows.max, rowDim(), which), half(rows.sum, rowDim(), which), half(rows.out, outDim(), which)};
+    return {halves.half(rows.max, rowDim(), which), halves.half(rows.sum, rowDim(), which),
+            halves.half(rows.out, outDim(), which)};
   }
-  Value joined(Value head, Value tail, int64_t dim) { return f.make<onnx::ConcatOp>(ValueRange{head, tail}, dim); }
 
-  // Do the keys of this turn come from an earlier device? By block.
-  Value fromEarlier(Value like, int64_t turn) {
-    auto type = RankedTensorType::get({count}, builder.getI64Type());
-    Value place = f.make<onnx::IotaOp>(TypeAttr::get(type), builder.getI64IntegerAttr(0), ArrayAttr());
-    Value earlier = f.make<onnx::GreaterOrEqualOp>(place, f.constant(type, static_cast<double>(turn)));
-    return f.make<onnx::BroadcastOp>(earlier, tensorType(like).getShape(), ArrayRef<int64_t>{0});
-  }
-  // The head where the keys come from an earlier device, else the tail.
-  Value halfByDevice(Value value, int64_t dim, int64_t turn) {
-    Value head = half(value, dim, 0);
-    return f.where(fromEarlier(head, turn), head, half(value, dim, 1));
-  }
-  // `value`, computed of what `halfByDevice` took, where that was the half `which`; elsewhere `neutral`.
-  Value whereTaken(int64_t which, Value value, int64_t turn, double neutral = 0) {
-    Value none = f.like(value, neutral), earlier = fromEarlier(value, turn);
-    return which == 0 ? f.where(earlier, value, none) : f.where(earlier, none, value);
-  }
   // The rows to merge into the half `which`: those that leave it as it is where another half was taken.
   Rows rowsToMerge(int64_t which, const Rows &rows, int64_t turn) {
-    return {whereTaken(which, rows.max, turn, -std::numeric_limits<float>::max()), whereTaken(which, rows.sum, turn),
-            whereTaken(which, rows.out, turn)};
+    return {halves.whereTaken(which, rows.max, turn, -std::numeric_limits<float>::max()),
+            halves.whereTaken(which, rows.sum, turn), halves.whereTaken(which, rows.out, turn)};
   }
   // Tails of the queries, heads of the keys.
   SmallVector<Value> alwaysVisible() {
     SmallVector<Value> arguments;
     for (auto [value, where] : llvm::zip_equal(current, attention.dims))
-      arguments.push_back(where.query >= 0 ? half(value, where.query + 1, 1)
-                          : where.key >= 0 ? half(value, where.key + 1, 0)
+      arguments.push_back(where.query >= 0 ? halves.half(value, where.query + 1, 1)
+                          : where.key >= 0 ? halves.half(value, where.key + 1, 0)
                                            : value);
     return arguments;
   }
@@ -185,21 +162,22 @@ private:
     SmallVector<Value> arguments;
     for (auto [value, where] : llvm::zip_equal(current, attention.dims)) {
       int64_t dim = std::max(where.query, where.key);
-      arguments.push_back(dim < 0 ? value : halfByDevice(value, dim + 1, turn));
+      arguments.push_back(dim < 0 ? value : halves.halfByDevice(value, dim + 1, turn));
     }
     return arguments;
   }
 
   BlockAttention attention;
   Formula &f;
-  OpBuilder &builder;
   int64_t count;
+  RingHalves halves;
   bool headTail;
   SmallVector<Value> current, totals;
   SmallVector<int64_t> wanted;
 };
 
 struct ExpandAttention : impl::ExpandAttentionBase<ExpandAttention> {
+  using Base::Base;
   void runOnOperation() override {
     bool headTail = onnx::headTailAttr.isOn(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -219,10 +197,11 @@ private:
       if (isOpTriviallyDead(&op)) op.erase();
   }
 
-  LogicalResult expand(Operation *op, bool headTail) {
+  LogicalResult expand(Operation *op, bool headTail) const {
     auto attention = dyn_cast<onnx::AttentionOp>(op);
     auto gradient = dyn_cast<onnx::AttentionGradOp>(op);
-    if (!attention && !gradient) return success();
+    const bool isOfLibrary = isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op);
+    if (!attention && !gradient && !isOfLibrary) return success();
     for (Region &region : op->getRegions()) eraseDead(region);
     place::Stamp marker(place::phaseOf(op));
     OpBuilder builder(op, &marker);
@@ -230,6 +209,7 @@ private:
     auto name = op->getLoc()->findInstanceOf<NameLoc>();
     std::string text = (name ? name.getName().getValue() : StringRef("attention")).str() + " (ring)";
     Location loc = NameLoc::get(builder.getStringAttr(text));
+    if (isOfLibrary) return expandOnRing(builder, loc, op, blocks, headTail), success();
     return attention ? Ring(builder, loc, attention, headTail).forward(attention)
                      : Ring(builder, loc, gradient, headTail).backward(gradient);
   }

@@ -1,8 +1,10 @@
 #include "compiler/attention/attention.h"
+#include "compiler/attention/band_table.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/formula.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <numeric>
 
 using namespace mlir;
 using cleave::onnx::tensorType;
@@ -16,11 +18,9 @@ namespace {
 // A score this low gives exp(..) = 0 beside every score that training reaches. `lowest`: what such scores become, which
 // all 16-bit elements can hold.
 constexpr double hidden = -1e4, lowest = -3e4;
+// Every version of the library takes so many keys or a multiple; some want other numbers padded.
+constexpr int64_t keysOfEveryVersion = 128;
 
-Value throughBroadcasts(Value value) {
-  while (auto broadcast = value.getDefiningOp<onnx::BroadcastOp>()) value = broadcast.getX();
-  return value;
-}
 bool isHidden(Value value) {
   std::optional<double> number = onnx::repeatedNumber(value);
   return number && *number <= hidden;
@@ -38,16 +38,39 @@ Value unscaled(Value value, double &scale) {
   return {};
 }
 
+// x of cap * tanh(x * factor); null if `value` is no such.
+struct SoftCap {
+  Value inner;
+  double cap = 1, factor = 1;
+};
+SoftCap uncapped(Value value) {
+  SoftCap found;
+  Value part = unscaled(value, found.cap);
+  auto tanh = part ? part.getDefiningOp<onnx::TanhOp>() : onnx::TanhOp();
+  if (!tanh || !(found.cap > 0)) return {};
+  found.inner = unscaled(tanh.getX(), found.factor);
+  if (!found.inner) found.inner = tanh.getX();
+  return found;
+}
+
 // Where the dimensions of batch, heads, positions and features are in a tensor; -1: it has none.
 using Places = std::array<int64_t, 4>;
 
 class NameCandidate {
 public:
-  NameCandidate(const Softmax &softmax, LibraryAttention limits, const DenseSet<Value> &trained)
-      : softmax(softmax), limits(limits), trained(trained) {}
+  NameCandidate(const Softmax &softmax, LibraryAttention limits, int64_t headWays, const DenseSet<Value> &trained)
+      : softmax(softmax), limits(limits), headWays(headWays), trained(trained) {}
 
   bool match() {
-    return softmax.probabilities.hasOneUse() && peel(softmax.scores) && matchScores() && matchWeighing() && fits();
+    if (!softmax.probabilities.hasOneUse() || !peel(softmax.scores) || !matchScores() || !matchWeighing()) return false;
+    if (!limits.takesBand(band, sizeAt(query, queryPlaces[1]), sizeAt(key, keyPlaces[1]), !masks.empty())) {
+      masks.append(bands);
+      bands.clear();
+      band = {};
+    }
+    // On a ring masks are made of positions, as blocks of another mask would have to travel.
+    if (limits.parts > 1 && (!masks.empty() || !(band.isCausal() || !band.isBounded()))) return false;
+    return fits() && (!softCap || limits.takesSoftCap(band, !masks.empty()));
   }
 
   void build() {
@@ -57,7 +80,8 @@ public:
     Value q = canonical(f, unscaledMovement(builder, query), queryPlaces);
     Value k = unscaledMovement(builder, key), v = value;
     Value fewerK = beforeRepeating(k, keyPlaces[2]), fewerV = beforeRepeating(v, valuePlaces[2]);
-    if (fewerK && fewerV && sizeAt(fewerK, keyPlaces[2]) == sizeAt(fewerV, valuePlaces[2])) k = fewerK, v = fewerV;
+    if (fewerK && fewerV && sizeAt(fewerK, keyPlaces[2]) == sizeAt(fewerV, valuePlaces[2]))
+      k = dividing(f, k, fewerK, keyPlaces[2]), v = dividing(f, v, fewerV, valuePlaces[2]);
     k = canonical(f, k, keyPlaces);
     v = canonical(f, v, valuePlaces);
     Value bias;
@@ -65,8 +89,12 @@ public:
       Value term = biasOf(f, mask);
       bias = bias ? added(f, bias, term) : term;
     }
+    auto bound = [&](std::optional<int64_t> bound) {
+      return bound ? builder.getI64IntegerAttr(*bound) : IntegerAttr();
+    };
     auto op = onnx::ScaledAttentionOp::create(builder, final.getLoc(), q, k, v, bias, builder.getF64FloatAttr(scale),
-                                              causal ? builder.getUnitAttr() : UnitAttr());
+                                              bound(band.left), bound(band.right),
+                                              softCap ? builder.getF64FloatAttr(*softCap) : FloatAttr());
     // The planner knows the product of queries and keys: its split of batch and heads is this op's.
     place::nodeAttr.copy(product, op);
     place::decidedFactorsAttr.set(op, decidedFactors(builder, op));
@@ -88,11 +116,17 @@ private:
   bool peel(Value x) {
     for (int depth = 0; depth < 8; ++depth) {
       if (auto contract = x.getDefiningOp<onnx::ContractOp>()) return product = contract, true;
-      if (masks.empty() && !causal)
+      if (auto [inner, cap, factor] = uncapped(x); inner && scale == 1 && !softCap) {
+        softCap = cap, scale = cap * factor;
+        x = inner;
+        continue;
+      }
+      if (masks.empty() && bands.empty())
         if (Value inner = unscaled(x, scale)) {
           x = inner;
           continue;
         }
+      if (softCap && isa_and_present<onnx::AddOp, onnx::WhereOp>(x.getDefiningOp())) return false; // is capped, too
       if (auto add = x.getDefiningOp<onnx::AddOp>()) {
         bool left = leadsToProduct(add.getA());
         if (!left && !leadsToProduct(add.getB())) return false;
@@ -118,6 +152,8 @@ private:
       if (isa_and_present<onnx::ContractOp>(op)) return tensorType(x).getRank() > 2;
       if (Value inner = unscaled(x, ignored))
         x = inner;
+      else if (auto tanh = dyn_cast_or_null<onnx::TanhOp>(op))
+        x = tanh.getX();
       else if (auto where = dyn_cast_or_null<onnx::WhereOp>(op))
         x = isHidden(where.getB()) ? where.getA() : where.getB();
       else if (auto add = dyn_cast_or_null<onnx::AddOp>(op))
@@ -128,27 +164,22 @@ private:
     return false;
   }
 
-  // A causal table, or one more mask.
+  // A table of positions, or one more mask.
   bool take(Mask mask) {
     if (dependsOnTrained(mask.value)) return false;
-    if (isCausal(mask))
-      causal = true;
-    else
-      masks.push_back(mask);
+    auto table = bandOf(mask);
+    (table ? bands : masks).push_back(mask);
+    if (table) band = band.within(*table);
     return true;
   }
-  bool isCausal(const Mask &mask) const {
-    Value source = mask.value;
-    auto rank = tensorType(softmax.scores).getRank();
-    if (auto broadcast = source.getDefiningOp<onnx::BroadcastOp>()) {
-      if (broadcast.getDims() != ArrayRef<int64_t>{rank - 2, rank - 1}) return false;
-      source = throughBroadcasts(broadcast.getX());
-    }
-    if (softmax.axis != rank - 1 || tensorType(source).getRank() != 2) return false;
-    auto table = matchCausalTable(source);
-    if (!table) return false;
-    if (mask.kind == Mask::Added) return table->kept == 0 && table->masked <= hidden;
-    return table->kept == (mask.kind == Mask::SeenWhereTrue) && table->masked == (mask.kind == Mask::SeenWhereFalse);
+  // What a query sees, if the mask says just that.
+  std::optional<runtime::AttentionBand> bandOf(const Mask &mask) const {
+    const int64_t rank = tensorType(mask.value).getRank();
+    auto table = softmax.axis == rank - 1 ? matchBandTable(mask.value, rank - 2, rank - 1) : std::nullopt;
+    const double seen = mask.kind == Mask::SeenWhereTrue, hides = mask.kind == Mask::SeenWhereFalse;
+    const bool isMask = table && (mask.kind == Mask::Added ? table->inside == 0 && table->outside <= hidden
+                                                           : table->inside == seen && table->outside == hides);
+    return isMask ? std::optional(table->band) : std::nullopt;
   }
   bool dependsOnTrained(Value from) const {
     SmallVector<Value> open{from};
@@ -191,7 +222,7 @@ private:
     queryPlaces = {placeOf(q, b), placeOf(q, queries[0]), placeOf(q, h), placeOf(q, summed[0])};
     keyPlaces = {placeOf(k, b), placeOf(k, keys), placeOf(k, h), placeOf(k, summed[0])};
     scorePlaces = {placeOf(result, b), placeOf(result, h), placeOf(result, queries[0]), softmax.axis};
-    return !causal || scorePlaces[2] == static_cast<int64_t>(result.size()) - 2;
+    return bands.empty() || scorePlaces[2] == static_cast<int64_t>(result.size()) - 2;
   }
 
   bool matchWeighing() {
@@ -219,9 +250,9 @@ private:
 
   static int64_t sizeAt(Value x, int64_t dim) { return dim < 0 ? 1 : tensorType(x).getDimSize(dim); }
   bool fits() const {
-    int64_t keys = sizeAt(key, keyPlaces[1]), queries = sizeAt(query, queryPlaces[1]);
-    return tensorType(query).getElementType().isF32() && limits.takes(queries, keys, sizeAt(query, queryPlaces[3])) &&
-           limits.takes(queries, keys, sizeAt(value, valuePlaces[3]));
+    return tensorType(query).getElementType().isF32() &&
+           limits.takes(sizeAt(query, queryPlaces[1]), sizeAt(key, keyPlaces[1]), sizeAt(query, queryPlaces[3]),
+                        sizeAt(value, valuePlaces[3]));
   }
 
   // The value without the number it is multiplied by, which goes into `scale`; what moves its elements is moved along.
@@ -248,6 +279,21 @@ private:
       if (dim != heads + 1) dims.push_back(dim);
     bool repeats = merged == SmallVector<int64_t>(reshape.getShape()) && broadcast.getDims() == ArrayRef(dims);
     return repeats ? broadcast.getX() : Value();
+  }
+
+  // `fewer` repeated, less often than `all`, until its heads divide over the devices that split those of the queries.
+  Value dividing(onnx::Formula &f, Value all, Value fewer, int64_t heads) const {
+    const int64_t number = sizeAt(fewer, heads), wanted = std::lcm(number, headWays);
+    if (wanted == number) return fewer;
+    if (sizeAt(all, heads) % wanted != 0) return all;
+    SmallVector<int64_t> shape(tensorType(fewer).getShape()), dims;
+    shape.insert(shape.begin() + heads + 1, wanted / number);
+    for (int64_t dim = 0; dim < static_cast<int64_t>(shape.size()); ++dim)
+      if (dim != heads + 1) dims.push_back(dim);
+    Value repeated = f.make<onnx::BroadcastOp>(fewer, shape, dims);
+    shape[heads] *= shape[heads + 1];
+    shape.erase(shape.begin() + heads + 1);
+    return f.make<onnx::ReshapeOp>(repeated, shape);
   }
 
   static SmallVector<int64_t> withoutHeads(ArrayRef<int64_t> shape) { return {shape[0], shape[1], shape[3]}; }
@@ -323,6 +369,7 @@ private:
 
   const Softmax &softmax;
   LibraryAttention limits;
+  int64_t headWays;
   const DenseSet<Value> &trained;
   mutable onnx::ContractOp product, final;
   Value query, key, value;
@@ -330,9 +377,10 @@ private:
   Places scorePlaces{};                             // batch, heads, queries, keys
   SmallVector<int64_t> outPlaces;                   // of the op's dimensions in the product with the values
   size_t batchDims = 0;
-  SmallVector<Mask> masks;
   double scale = 1;
-  bool causal = false;
+  std::optional<double> softCap;
+  SmallVector<Mask> masks, bands; // those that are a band of positions, and what a query sees of all
+  runtime::AttentionBand band;
 };
 
 struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
@@ -340,6 +388,7 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   void runOnOperation() override {
     func::FuncOp model = modelOf(getOperation());
     if (!model) return signalPassFailure();
+    const LibraryAttention limits{keyMultiple, featureMultiple, maxFeatures, anyBand, softCap, parts};
     DenseSet<Value> trained;
     SymbolTable symbols(getOperation());
     for (auto read : model.getOps<onnx::ReadOp>())
@@ -348,7 +397,7 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>())) {
       auto softmax = matchSoftmax(exp);
       if (!softmax) continue;
-      NameCandidate candidate(*softmax, {.keyMultiple = keyMultiple, .featureMultiple = featureMultiple}, trained);
+      NameCandidate candidate(*softmax, limits, headWays, trained);
       if (candidate.match()) candidate.build();
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))
@@ -358,9 +407,37 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
 
 } // namespace
 
-bool LibraryAttention::takes(int64_t queries, int64_t keys, int64_t features) const {
-  return features % featureMultiple == 0 && features <= mostFeatures && keys % keyMultiple == 0 &&
-         (queries > 1 || keys > 1); // no single position
+bool LibraryAttention::takes(int64_t queries, int64_t keys, int64_t features, int64_t valueFeatures) const {
+  auto isSize = [&](int64_t size) { return size % featureMultiple == 0 && size <= maxFeatures; };
+  // From 9.11 to 9.12 the gradient wants both sizes of DeepSeek-V2 where one is above 128.
+  const bool isPair = features == valueFeatures || std::max(features, valueFeatures) <= 128 ||
+                      (features == 192 && valueFeatures == 128);
+  const bool isCut = parts == 1 || (queries == keys && keys % parts == 0 && keys > parts);
+  return isSize(features) && isSize(valueFeatures) && isPair && isCut && keys / parts % keyMultiple == 0 &&
+         (queries > 1 || keys > 1);
+}
+
+bool LibraryAttention::takesSoftCap(const runtime::AttentionBand &band, bool isBiased) const {
+  return softCap && (anyBand || (!band.isBounded() && !isBiased));
+}
+
+bool LibraryAttention::takesBand(const runtime::AttentionBand &band, int64_t queries, int64_t keys,
+                                 bool isBiased) const {
+  if (!band.isBounded() || band.isCausal()) return true;
+  return !isBiased && band.fits(queries, keys) && (anyBand || band.right == 0 || band.right == keys - queries);
+}
+
+std::optional<RaiseAttentionOptions> libraryAttention(StringRef gpu, bool everyVersion, bool deterministic,
+                                                      int64_t blocks, int64_t headWays) {
+  if (!gpu.consume_front("sm_")) return std::nullopt;
+  const bool isHopper = gpu == "90", isOlder = gpu.starts_with("8");
+  if (deterministic && !isHopper && !isOlder) return std::nullopt;
+  return RaiseAttentionOptions{.keyMultiple = everyVersion ? keysOfEveryVersion : 1,
+                               .maxFeatures = isHopper ? 256 : LibraryAttention().maxFeatures,
+                               .anyBand = !everyVersion,
+                               .softCap = isHopper,
+                               .parts = blocks > 1 ? 2 * blocks : 1,
+                               .headWays = headWays};
 }
 
 } // namespace cleave::attention

@@ -1,4 +1,5 @@
 #include "compiler/attention/attention.h"
+#include "compiler/attention/band_table.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "dialects/onnx/facets/rule_building.h"
@@ -99,7 +100,7 @@ private:
     if (!dims.both() && !(use && dims.key >= 0 && widened(value))) return addOperand(value, dims, use);
     if (auto [known, fresh] = layouts.try_emplace(value, layout); !fresh && known->second != layout) return false;
     if (value == softmax.probabilities || (op && ops.contains(op))) return true;
-    if (auto table = matchCausalTable(value); table && dims == SequenceDims{0, 1}) {
+    if (auto table = bandTable(value, dims)) {
       tables[value] = *table;
       ops.insert(op);
       return true;
@@ -129,6 +130,12 @@ private:
     return true;
   }
 
+  // Of the whole sequence by itself.
+  std::optional<BandTable> bandTable(Value value, SequenceDims dims) const {
+    auto type = cast<RankedTensorType>(value.getType());
+    const bool isWhole = dims == SequenceDims{0, 1} && type.getRank() == 2 && type.getDimSize(0) == type.getDimSize(1);
+    return isWhole ? matchBandTable(value, 0, 1) : std::nullopt;
+  }
   static bool isScaling(Operation *op) { return isa<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1)); }
   // Reshape(Broadcast(x)) and the like, possibly scaled: a smaller tensor, repeated. Grouped keys and values travel as
   // they are before they are repeated for every head.
@@ -169,14 +176,14 @@ private:
   bool hidesFuture(Value mask) const {
     mask = throughBroadcasts(mask);
     if (auto table = tables.find(mask); table != tables.end())
-      return table->second.kept == 0 && table->second.masked <= maskedOut;
+      return table->second.band.isCausal() && table->second.inside == 0 && table->second.outside <= maskedOut;
     auto where = mask.getDefiningOp<onnx::WhereOp>();
     return where && seesPast(where.getCondition()) && onnx::rules::isZero(where.getA()) && isHidden(where.getB());
   }
   bool seesPast(Value condition) const {
     condition = throughBroadcasts(condition);
     if (auto table = tables.find(condition); table != tables.end())
-      return table->second.kept == 1 && table->second.masked == 0;
+      return table->second.band.isCausal() && table->second.inside == 1 && table->second.outside == 0;
     if (auto compare = condition.getDefiningOp<onnx::LessOrEqualOp>())
       return isPosition(compare.getA(), true) && isPosition(compare.getB(), false);
     auto compare = condition.getDefiningOp<onnx::GreaterOrEqualOp>();
@@ -266,13 +273,13 @@ private:
     int64_t dim = iota.getDim();
     return f.make<onnx::BroadcastOp>(f.cast(row, type.getElementType()), type.getShape(), ArrayRef<int64_t>{dim});
   }
-  static Value comparePositions(OpBuilder &builder, Value table, CausalTable entries, ArrayRef<Value> positions) {
+  static Value comparePositions(OpBuilder &builder, Value table, const BandTable &entries, ArrayRef<Value> positions) {
     onnx::Formula f(builder, table.getLoc());
     auto type = cast<RankedTensorType>(table.getType());
     Value row = f.make<onnx::BroadcastOp>(positions[0], type.getShape(), ArrayRef<int64_t>{0});
     Value column = f.make<onnx::BroadcastOp>(positions[1], type.getShape(), ArrayRef<int64_t>{1});
-    Value seen = f.make<onnx::LessOrEqualOp>(column, row);
-    return f.where(seen, f.constant(type, entries.kept), f.constant(type, entries.masked));
+    return hideOutside(f, entries.band, row, column, f.constant(type, entries.inside),
+                       f.constant(type, entries.outside));
   }
 
   const Softmax &softmax;
@@ -284,7 +291,7 @@ private:
   SmallVector<Value> operands;
   SmallVector<SequenceDims> operandDims;
   DenseMap<OpOperand *, size_t> operandOf;
-  llvm::MapVector<Value, CausalTable> tables;
+  llvm::MapVector<Value, BandTable> tables;
   llvm::MapVector<Value, bool> positions; // indices along the queries (false) or keys (true)
   DenseSet<Value> fromProbabilities;
   onnx::ContractOp final;

@@ -22,13 +22,4 @@ struct Softmax {
 };
 std::optional<Softmax> matchSoftmax(onnx::ExpOp exp);
 
-// Is the value 2-D with `kept` where column <= row and `masked` elsewhere (a causal mask, additive or boolean)? It is a
-// constant, or computed from comparisons of positions, as masks of long sequences are.
-struct CausalTable {
-  double kept, masked;
-};
-std::optional<CausalTable> matchCausalTable(mlir::Value value);
-// 0 1 2 ..., one-dimensional.
-bool countsUp(mlir::Value value);
-
 } // namespace cleave::attention

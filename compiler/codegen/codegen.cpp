@@ -79,9 +79,10 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
       kernels.compile({.target = options.gpu, .emulate = options.emulate, .cpu = options.cpu});
   if (failed(library)) return failure();
   for (plan::Program &program : *plan.mutable_programs())
-    program.set_library_workspace_bytes(runtime::libraryWorkspace(program));
+    program.set_library_workspace_bytes(runtime::libraryWorkspace(program, options.deterministic));
   plan.mutable_cuda()->set_target(options.gpu);
   plan.mutable_cuda()->set_tf32(options.tf32);
+  plan.mutable_cuda()->set_deterministic(options.deterministic);
   plan.mutable_cuda()->set_ptx(std::move(library->ptx));
   plan.mutable_cuda()->set_cubin(std::move(library->cubin));
   plan.set_kernel_object(std::move(library->emulation));

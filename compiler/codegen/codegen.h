@@ -27,6 +27,7 @@ struct CodegenOptions {
   bool offloadsActivations = false; // and what is kept for the backward pass
   bool foldEpilogues = true;        // on GPUs: products end with bias, activation and bias gradients (FoldEpilogues)
   bool tf32 = false;                // products of fp32 round their operands to TF32, on GPUs
+  bool deterministic = false;       // every run gives the same bits, in calls of a GPU's libraries too
   std::string cpu = "native";       // whose instructions kernels may use (resolveTarget)
   int64_t threads = 0;              // a device; 0: decided when the plan runs
   MemoryReport *memory = nullptr;   // filled when given

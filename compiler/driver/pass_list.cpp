@@ -53,11 +53,10 @@ void addTrainingPasses(OpPassManager &passes, const recipe::Recipe &recipe, cons
   if (options.padding.multiple > 1 || options.padding.multipleOfInputs > 1)
     passes.addPass(padding::createPadDimensions(options.padding));
   passes.addPass(training::createNameOperations());
+  if (options.raiseAttention) passes.addPass(attention::createRaiseAttention(*options.raiseAttention));
   if (options.sequenceBlocks > 1) {
     passes.addPass(attention::createRecognizeAttention({options.sequenceBlocks}));
-    if (options.balanceSequence) passes.addPass(attention::createBalanceSequence());
-  } else if (options.raiseAttention) {
-    passes.addPass(attention::createRaiseAttention(*options.raiseAttention));
+    if (options.balanceSequence) passes.addPass(attention::createBalanceSequence({options.sequenceBlocks}));
   }
   passes.addPass(attention::createGuardEmptyRows());
   passes.addPass(training::createBuildEvaluate());
@@ -75,7 +74,7 @@ void addTrainingPasses(OpPassManager &passes, const recipe::Recipe &recipe, cons
   if (isScaled || recipe.skipOutliers) passes.addPass(training::createSkipSteps({recipe}));
   if (options.delayWeights) passes.addPass(training::createDelayWeights());
   passes.addPass(training::createVerifyTraining());
-  if (options.sequenceBlocks > 1) passes.addPass(attention::createExpandAttention());
+  if (options.sequenceBlocks > 1) passes.addPass(attention::createExpandAttention({options.sequenceBlocks}));
 }
 
 void addPrecisionPasses(OpPassManager &passes, StringRef element) {

@@ -313,8 +313,10 @@ Status Pipeline::buildStep(const StepOptions &step) {
                            .pipeline = step.staged,
                            .sequenceBlocks = step.sequenceBlocks};
   if (step.libraryAttention) {
-    const bool every = request.recipe.attention == recipe::Attention::Library;
-    training.raiseAttention = {.keyMultiple = every ? 1 : attention::keysOfEveryVersion};
+    const bool everyVersion = request.recipe.attention != recipe::Attention::Library;
+    training.raiseAttention =
+        attention::libraryAttention(planner::computeCapability(request.cluster.device.kind), everyVersion,
+                                    request.recipe.deterministic, step.sequenceBlocks, step.headWays);
   }
   CLEAVE_RETURN_IF_ERROR(
       run("training", [&](OpPassManager &passes) { addTrainingPasses(passes, request.recipe, training); }));
@@ -520,6 +522,7 @@ Result<plan::Plan> Pipeline::generate(const planner::Decision &decision) {
                                         .offloadsActivations = planner::movesActivations(decision.offload),
                                         .foldEpilogues = request.recipe.epilogues == recipe::Epilogues::Library,
                                         .tf32 = request.recipe.precision == recipe::Precision::Tf32,
+                                        .deterministic = request.recipe.deterministic,
                                         .cpu = request.cluster.device.cpu};
   auto plan = cleave::generate(*module, decision.mesh, options);
   OpPassManager passes(ModuleOp::getOperationName());

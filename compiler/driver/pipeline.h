@@ -31,6 +31,7 @@ public:
     bool staged = false;                  // to be cut in pipeline stages
     bool delayWeights = false;            // gradients are taken at the weights before the last update
     bool libraryAttention = false;        // attention that the library takes is one operation
+    int64_t headWays = 1;                 // devices that split its heads
     std::vector<double> lossOfBatch = {}; // of several microbatches: lossTerms() of the whole batch
     std::optional<Batch> batch = {};      // where a step of this model has found it already: batchPlace()
   };

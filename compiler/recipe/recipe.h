@@ -277,6 +277,7 @@ struct Recipe {
   BatchNorm batchNorm = BatchNorm::AsExported;
   Attention attention = Attention::Auto;    // on GPUs in 16 bits: by a library, or written out as the exporter did
   Epilogues epilogues = Epilogues::Library; // on GPUs: bias, activation and bias gradients of products, likewise
+  bool deterministic = false;               // on GPUs: every run gives the same bits, in calls of libraries too
   Ties ties = Ties::Auto;
   Dropout dropout;
   Init init;

@@ -253,6 +253,7 @@ template <> const Schema<Recipe> Schema<Recipe>::of = {.keys = {
     {"batch_norm", at<&Recipe::batchNorm>, "`as_exported`, `training` (statistics of the global batch), `frozen` (running statistics)", "`as_exported`"},
     {"attention", at<&Recipe::attention>, "on GPUs in 16 bits: `library` (cuDNN), `written` (products and a softmax), `auto` (the library where every supported version can)", "`auto`"},
     {"epilogues", at<&Recipe::epilogues>, "on GPUs: `library` puts biases, tanh GELU and their gradients into the matrix products; `written` keeps kernels of their own", "`library`"},
+    {"deterministic", at<&Recipe::deterministic>, "on GPUs: `true` takes only forms of the gradients of attention and of convolutions that give the same bits in every run; attention wants 2 bytes of workspace for each score then", "`false`"},
     {"ties", at<&Recipe::ties>, "which equal initializers are one parameter: `auto`, `as_exported`, `none` ([models.md](models.md#tied-parameters))", "`auto`"},
     {"dropout", {.read = readDropout, .write = writeDropout}, "`as_exported`, one rate for all, or `off`", "`as_exported`"},
     {"init", at<&Recipe::init>.readBy(readInit), "`from_model`, or a map: [weights from elsewhere](#weights-from-elsewhere), or numbers for graphs without weights", "`from_model`"},

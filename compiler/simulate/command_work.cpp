@@ -1,6 +1,7 @@
 #include "compiler/simulate/command_work.h"
 #include "compiler/cluster/device_presets.h"
 #include "plan/graph.pb.h"
+#include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/image_shape.h"
 #include "runtime/plan/routine.h"
@@ -90,11 +91,12 @@ planner::Product productOf(const plan::Attention &a) {
 
 double flopsOf(const planner::Product &product) { return 2 * product.m * product.n * product.k * product.batch; }
 
-// Two products forward, five backward, where the scores are made again; of a causal one the tiles up to the diagonal.
+// Two products forward, five backward, where the scores are made again; of the tiles in which a query sees a key.
 void addAttention(const plan::Attention &attention, CommandWork &work) {
   const bool isBackward = attention.pass() == plan::Attention::BACKWARD;
   const planner::Product p = work.product = productOf(attention);
-  const double part = attention.causal() ? std::min(1.0, 0.5 + 0.5 * planner::constants::attentionTile / p.n) : 1;
+  const double part =
+      runtime::bandOf(attention).part(int64_t(p.m), int64_t(p.n), int64_t(planner::constants::attentionTile));
   work.flops = (isBackward ? 5 : 2) * part * flopsOf(p);
   work.exponentials = (isBackward ? planner::constants::backwardExponentials : 1) * part * p.m * p.n * p.batch;
 }

@@ -12,6 +12,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "runtime/base/attention_band.h"
 #include "runtime/base/sharding/factor_rule.h"
 #include "runtime/base/sharding/operation_kind.h"
 #include <memory>

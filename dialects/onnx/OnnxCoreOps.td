@@ -414,18 +414,21 @@ def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 
 //===--- attention as one op ----------------------------------------------------------------------------------------===//
 
 // Where a library has it (compiler/attention/raise_attention.cpp): GPUs in 16 bits. Elsewhere attention stays products
-// and a softmax. Tensors are [batch, positions, heads, features]; keys and values may have fewer heads, each for as many
-// of the queries' that lie side by side. `bias`, added to the scores, is [batch or 1, heads or 1, queries, keys].
+// and a softmax. Tensors are [batch, positions, heads, features], on a ring [blocks, batch, ...]; keys and values may
+// have fewer heads, each for as many of the queries' that lie side by side. `bias`, added to the scores, is [batch or 1,
+// heads or 1, queries, keys].
 class Core_Attention<string mnemonic, list<Trait> traits = []> : Core_Op<mnemonic, traits> {
   let form = "Product";
+  let extraClassDeclaration = "runtime::AttentionBand getBand() { return {getLeftBound(), getRightBound()}; }";
 }
 defvar AttentionInputs = (ins Tensor:$query, Tensor:$key, Tensor:$value, Optional<Tensor>:$bias, F64Attr:$scale,
-                          UnitAttr:$causal);
+                          OptionalAttr<I64Attr>:$left_bound, OptionalAttr<I64Attr>:$right_bound,
+                          OptionalAttr<F64Attr>:$soft_cap);
 def ScaledAttentionOp : Core_Attention<"ScaledAttention", Differentiable> {
   let summary = "out = softmax(scale * query key^T + bias) value";
   let description = [{
-    `causal`: a query sees the keys up to its own position. `stats` [batch, heads, queries] in f32, for the gradient: the
-    logarithm of the softmax's denominator, maximum included.
+    `soft_cap`: scores x = scale * query key^T become soft_cap * tanh(x / soft_cap), before the bias. Query s sees the keys t with s - left_bound < t <= s + right_bound (runtime/base/attention_band.h). `stats` [batch,
+    heads, queries] in f32, for the gradient: the logarithm of the softmax's denominator, maximum included.
   }];
   let arguments = AttentionInputs;
   let results = (outs Tensor:$out, Tensor:$stats);

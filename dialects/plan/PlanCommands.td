@@ -73,7 +73,8 @@ def AttentionCommandOp : Plan_Command<"attention", [AttrSizedOperandSegments]> {
                    Optional<AnyRankedTensor>:$out_gradient, DenseI64ArrayAttr:$sizes,
                    DenseI64ArrayAttr:$query_strides, DenseI64ArrayAttr:$key_strides, DenseI64ArrayAttr:$value_strides,
                    DenseI64ArrayAttr:$bias_strides, DenseI64ArrayAttr:$gradient_strides, DenseI64ArrayAttr:$offsets,
-                   F64Attr:$scale, UnitAttr:$causal);
+                   F64Attr:$scale, OptionalAttr<I64Attr>:$left_bound, OptionalAttr<I64Attr>:$right_bound,
+                   OptionalAttr<F64Attr>:$soft_cap);
   let results = (outs Variadic<AnyRankedTensor>:$ys);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -102,6 +103,13 @@ AttentionStrides dense(int64_t heads, int64_t positions, int64_t features) {
 
 } // namespace
 
+AttentionBand bandOf(const plan::Attention &c) {
+  AttentionBand band;
+  if (c.has_left_bound()) band.left = c.left_bound();
+  if (c.has_right_bound()) band.right = c.right_bound();
+  return band;
+}
+
 Result<AttentionForm> attentionForm(const plan::Attention &c) {
   for (const plan::Buffer *buffer : {&c.query(), &c.key(), &c.value(), &c.output()})
     if (buffer->shape_size() != 4) return inputError(fmt::format("{} has not four dimensions", describe(*buffer)));
@@ -111,10 +119,13 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
                      .queries = c.query().shape(2),
                      .keys = c.key().shape(2),
                      .features = c.query().shape(3),
-                     .valueFeatures = c.value().shape(3)};
+                     .valueFeatures = c.value().shape(3),
+                     .band = bandOf(c)};
   int64_t b = form.batch, h = form.heads, g = form.keyHeads, s = form.queries, t = form.keys, d = form.features,
           e = form.valueFeatures;
   if (std::min({b, h, g, s, t, d, e}) < 1 || h % g) return inputError("sizes that are no attention");
+  if (!form.band.fits(s, t)) return inputError("bounds that leave a query without keys, or hide nothing");
+  if (!(c.soft_cap() >= 0 && std::isfinite(c.soft_cap()))) return inputError("a soft cap that is no positive number");
   CLEAVE_RETURN_IF_ERROR(expect("key", c.key(), {b, g, t, d}));
   CLEAVE_RETURN_IF_ERROR(expect("value", c.value(), {b, g, t, e}));
   CLEAVE_RETURN_IF_ERROR(expect("output", c.output(), {b, h, s, e}));

@@ -58,6 +58,21 @@ template <typename Conv> Value lowerConvolution(OpBuilder &builder, Conv op, llv
                                             op.getChannelsLastAttr(), op.getWeightChannelsLastAttr());
 }
 
+// Sizes or strides of a tensor of attention [batch.., positions, heads, features] as those of [batch, positions, heads,
+// features]; none: strides cannot express it.
+std::optional<llvm::SmallVector<int64_t, 4>> withOneBatch(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  int64_t batch = 1, stride = 0;
+  for (auto [size, own] : llvm::reverse(llvm::zip_equal(shape.drop_back(3), strides.drop_back(3)))) {
+    if (size == 1) continue;
+    if (batch > 1 && own != stride * batch) return std::nullopt;
+    if (batch == 1) stride = own;
+    batch *= size;
+  }
+  if (batch == 1) stride = strides[strides.size() - 4]; // of one sample, as the tensor has it
+  return llvm::SmallVector<int64_t, 4>{stride, strides[strides.size() - 3], strides[strides.size() - 2],
+                                       strides.back()};
+}
+
 // An operand of attention as [batch, heads, positions, features] by strides. The library wants features side by side:
 // where they are not, the operand itself is read, and its movement becomes a copy.
 struct AttentionOperand {
@@ -67,9 +82,12 @@ struct AttentionOperand {
 };
 AttentionOperand attentionOperand(Value value) {
   StridedView view = viewOf(value);
-  if (view.strides.back() != 1)
+  auto strides = withOneBatch(shapeOf(value), view.strides);
+  if (!strides || strides->back() != 1) {
     view = {value, 0, llvm::SmallVector<int64_t, 6>(shapeOf(value)), rowMajorStrides(shapeOf(value))};
-  return {view.base, {view.strides[0], view.strides[2], view.strides[1], view.strides[3]}, view.offset};
+    strides = withOneBatch(shapeOf(value), view.strides);
+  }
+  return {view.base, {(*strides)[0], (*strides)[2], (*strides)[1], (*strides)[3]}, view.offset};
 }
 
 // A gradient of attention, which is dense [batch, positions, heads, features] of the operation: the value that the
@@ -99,8 +117,10 @@ WrittenGradient writtenGradient(Value gradient) {
   };
   size_t last = moved.size() - 1;
   while (last > 0 && !moved[last].getDefiningOp<onnx::TransposeOp>()) --last; // reshapes behind it cost nothing
-  auto strides = stridesIn(last);
-  if (!strides || strides->back() != 1) last = 0, strides = rowMajorStrides(shapeOf(gradient));
+  auto found = stridesIn(last);
+  auto strides = found ? withOneBatch(shapeOf(gradient), *found) : std::nullopt;
+  if (!strides || strides->back() != 1)
+    last = 0, strides = withOneBatch(shapeOf(gradient), rowMajorStrides(shapeOf(gradient)));
   return {moved[last], {(*strides)[0], (*strides)[2], (*strides)[1], (*strides)[3]}};
 }
 
@@ -116,8 +136,11 @@ template <typename Attention> void lowerAttention(OpBuilder &builder, Attention 
     offsets.push_back(0);
   }
   auto query = shapeOf(op.getQuery()), key = shapeOf(op.getKey());
-  int64_t valueFeatures = shapeOf(op.getValue())[3];
-  llvm::SmallVector<int64_t> sizes{query[0], query[2], key[2], query[1], key[1], query[3], valueFeatures};
+  const size_t last = query.size() - 1;
+  int64_t batch = 1;
+  for (int64_t size : query.drop_back(3)) batch *= size;
+  llvm::SmallVector<int64_t> sizes{
+      batch, query[last - 1], key[last - 1], query[last - 2], key[last - 2], query[last], shapeOf(op.getValue())[last]};
   Value out, stats, outGradient;
   llvm::SmallVector<Value> made(op->getResults());
   llvm::SmallVector<int64_t> gradientStrides;
@@ -134,7 +157,8 @@ template <typename Attention> void lowerAttention(OpBuilder &builder, Attention 
       builder.getDenseI64ArrayAttr(sizes), builder.getDenseI64ArrayAttr(q.strides),
       builder.getDenseI64ArrayAttr(k.strides), builder.getDenseI64ArrayAttr(v.strides),
       builder.getDenseI64ArrayAttr(biasStrides), builder.getDenseI64ArrayAttr(gradientStrides),
-      builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(), op.getCausalAttr());
+      builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(), op.getLeftBoundAttr(), op.getRightBoundAttr(),
+      op.getSoftCapAttr());
   place::copy(op, command);
   for (auto [old, value] : llvm::zip_equal(made, command.getYs())) {
     old.replaceAllUsesWith(value);

@@ -244,7 +244,9 @@ private:
       *attention.mutable_stats() = bufferOf(results[1]);
     }
     attention.set_scale(op.getScale().convertToDouble());
-    attention.set_causal(op.getCausal());
+    if (op.getLeftBound()) attention.set_left_bound(static_cast<int64_t>(*op.getLeftBound()));
+    if (op.getRightBound()) attention.set_right_bound(static_cast<int64_t>(*op.getRightBound()));
+    if (op.getSoftCap()) attention.set_soft_cap(op.getSoftCap()->convertToDouble());
     return success();
   }
 

@@ -48,12 +48,13 @@ double AveragePoolOp::getFlops() { return window(getKernel()) * elementsOf(getY(
 double AveragePoolGradOp::getFlops() { return window(getKernel()) * elementsOf(getDy()); }
 
 // 2 matmuls forward; 5 backward, where the scores are recomputed.
-// A library skips the blocks above the causal diagonal, so half remain. Layout: [batch, sequence, heads, features].
-static double attentionFlops(mlir::Value query, mlir::Value key, double products, bool causal) {
-  double flops = products * 2 * elementsOf(query) * static_cast<double>(tensorType(key).getShape()[1]);
-  return causal ? flops / 2 : flops;
+// A library skips the pairs that its band hides. Layout: [batch.., sequence, heads, features].
+template <typename Op> static double attentionFlops(Op op, double products) {
+  const int64_t queries = tensorType(op.getQuery()).getShape().take_back(3).front(),
+                keys = tensorType(op.getKey()).getShape().take_back(3).front();
+  return products * 2 * elementsOf(op.getQuery()) * static_cast<double>(keys) * op.getBand().part(queries, keys);
 }
-double ScaledAttentionOp::getFlops() { return attentionFlops(getQuery(), getKey(), 2, getCausal()); }
-double ScaledAttentionGradOp::getFlops() { return attentionFlops(getQuery(), getKey(), 5, getCausal()); }
+double ScaledAttentionOp::getFlops() { return attentionFlops(*this, 2); }
+double ScaledAttentionGradOp::getFlops() { return attentionFlops(*this, 5); }
 
 } // namespace cleave::onnx

@@ -141,21 +141,27 @@ FactorRule ConvGradWeightOp::getFactorRule() {
   return f.finish(f.x, f.y, f.w, f.n);
 }
 
-// query [b,s,(h g),d], key [b,t,h,d], value [b,t,h,e], out [b,s,(h g),e]: samples and heads are parallel, and h alone
-// of grouped heads. Positions and features stay whole.
+// query [b..,s,(h g),d], key [b..,t,h,d], value [b..,t,h,e], out [b..,s,(h g),e]: samples and heads are parallel, and h
+// alone of grouped heads. Positions and features stay whole.
 template <typename Op> static FactorRule attentionRule(Op op, bool gradient) {
   FactorRule rule;
   auto query = shape(op.getQuery()), key = shape(op.getKey()), value = shape(op.getValue());
-  int64_t b = rule.add(query[0]), h = rule.add(key[2]);
-  int64_t g = rule.add(query[2] / key[2], Factor::Whole), s = rule.add(query[1], Factor::Whole);
-  int64_t t = rule.add(key[1], Factor::Whole), d = rule.add(query[3], Factor::Whole);
-  int64_t e = rule.add(value[3], Factor::Whole);
-  std::vector<int64_t> heads = query[2] == key[2] ? std::vector<int64_t>{h} : std::vector<int64_t>{h, g};
-  TensorFactors q{{b}, {s}, heads, {d}}, k{{b}, {t}, {h}, {d}}, v{{b}, {t}, {h}, {e}};
-  TensorFactors out{{b}, {s}, heads, {e}}, stats{{b}, heads, {s}};
+  TensorFactors batch;
+  for (int64_t size : query.drop_back(3)) batch.push_back({rule.add(size)});
+  const int64_t repeats = query[query.size() - 2] / key[key.size() - 2];
+  int64_t h = rule.add(key[key.size() - 2]), g = rule.add(repeats, Factor::Whole);
+  int64_t s = rule.add(query[query.size() - 3], Factor::Whole), t = rule.add(key[key.size() - 3], Factor::Whole);
+  int64_t d = rule.add(query.back(), Factor::Whole), e = rule.add(value.back(), Factor::Whole);
+  std::vector<int64_t> heads = repeats == 1 ? std::vector<int64_t>{h} : std::vector<int64_t>{h, g};
+  auto behindBatch = [&](TensorFactors own) {
+    own.insert(own.begin(), batch.begin(), batch.end());
+    return own;
+  };
+  TensorFactors q = behindBatch({{s}, heads, {d}}), k = behindBatch({{t}, {h}, {d}}), v = behindBatch({{t}, {h}, {e}});
+  TensorFactors out = behindBatch({{s}, heads, {e}}), stats = behindBatch({heads, {s}});
   rule.operands = {q, k, v};
   if (op.getBias()) {
-    TensorFactors bias{{b}, heads, {s}, {t}};
+    TensorFactors bias = behindBatch({heads, {s}, {t}});
     for (auto [dim, size] : llvm::enumerate(shape(op.getBias())))
       if (size == 1) bias[dim].clear();
     rule.operands.push_back(bias);

@@ -35,7 +35,8 @@ LogicalResult ScaledAttentionOp::buildGradient(OpBuilder &builder, ValueRange re
   if (resultGrads[1]) return emitOpError("has no derivative of its statistics");
   if (getBias() && wanted[3]) return emitOpError("has no derivative by its bias");
   auto grad = ScaledAttentionGradOp::create(builder, getLoc(), getQuery(), getKey(), getValue(), getBias(),
-                                            getScaleAttr(), getCausalAttr(), getOut(), getStats(), resultGrads[0]);
+                                            getScaleAttr(), getLeftBoundAttr(), getRightBoundAttr(), getSoftCapAttr(),
+                                            getOut(), getStats(), resultGrads[0]);
   llvm::append_range(operandGrads, grad.getResults());
   if (getBias()) operandGrads.push_back(Value());
   for (auto [gradient, isWanted] : llvm::zip_equal(operandGrads, wanted))

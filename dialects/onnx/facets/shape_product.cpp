@@ -198,18 +198,30 @@ LogicalResult ConvGradWeightOp::inferReturnTypes(MLIRContext *, std::optional<Lo
 template <typename Adaptor> static LogicalResult checkAttention(std::optional<Location> loc, Adaptor adaptor) {
   auto query = tensorType(adaptor.getQuery()), key = tensorType(adaptor.getKey()),
        value = tensorType(adaptor.getValue());
+  const int64_t rank = query.getRank();
   auto fits = [&] {
-    if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4) return false;
+    if (rank < 4 || key.getRank() != rank || value.getRank() != rank) return false;
     auto q = query.getShape(), k = key.getShape(), v = value.getShape();
-    return q[0] == k[0] && k[0] == v[0] && k[1] == v[1] && k[2] == v[2] && q[2] % k[2] == 0 && q[3] == k[3] &&
-           query.getElementType() == key.getElementType() && key.getElementType() == value.getElementType();
+    auto batch = q.drop_back(3);
+    return batch == k.drop_back(3) && batch == v.drop_back(3) &&
+           k.take_back(3).drop_back() == v.take_back(3).drop_back() && q[rank - 2] % k[rank - 2] == 0 &&
+           q.back() == k.back() && query.getElementType() == key.getElementType() &&
+           key.getElementType() == value.getElementType();
   };
   if (!fits())
     return emitOptionalError(loc, "wants [batch, positions, heads, features] that fit, got ", query, ", ", key, " and ",
                              value);
+  const int64_t queries = query.getDimSize(rank - 3), keys = key.getDimSize(rank - 3);
+  const runtime::AttentionBand band{adaptor.getLeftBound(), adaptor.getRightBound()};
+  if (!band.fits(queries, keys))
+    return emitOptionalError(loc,
+                             "its bounds do not fit: left_bound is at least 1, less than the queries, which are no "
+                             "more than the keys; right_bound is at least 0, less than the keys");
+  if (auto cap = adaptor.getSoftCap(); cap && !(cap->convertToDouble() > 0))
+    return emitOptionalError(loc, "its soft cap is no positive number");
   if (!adaptor.getBias()) return success();
   auto bias = tensorType(adaptor.getBias());
-  if (bias.getRank() != 4 || bias.getDimSize(2) != query.getDimSize(1) || bias.getDimSize(3) != key.getDimSize(1) ||
+  if (rank != 4 || bias.getRank() != 4 || bias.getDimSize(2) != queries || bias.getDimSize(3) != keys ||
       (bias.getDimSize(0) != 1 && bias.getDimSize(0) != query.getDimSize(0)) ||
       (bias.getDimSize(1) != 1 && bias.getDimSize(1) != query.getDimSize(2)))
     return emitOptionalError(loc, "its bias ", bias, " does not fit the scores");
@@ -219,9 +231,11 @@ LogicalResult ScaledAttentionOp::inferReturnTypes(MLIRContext *context, std::opt
                                                   Types &results) {
   if (failed(checkAttention(loc, adaptor))) return failure();
   auto query = tensorType(adaptor.getQuery());
-  auto q = query.getShape();
-  results.push_back(query.clone({q[0], q[1], q[2], tensorType(adaptor.getValue()).getDimSize(3)}));
-  results.push_back(RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
+  SmallVector<int64_t> out(query.getShape()), stats(query.getShape().drop_back());
+  out.back() = tensorType(adaptor.getValue()).getShape().back();
+  std::swap(stats.back(), stats[stats.size() - 2]);
+  results.push_back(query.clone(out));
+  results.push_back(RankedTensorType::get(stats, Float32Type::get(context)));
   return success();
 }
 LogicalResult ScaledAttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,

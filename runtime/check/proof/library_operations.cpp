@@ -169,8 +169,8 @@ Term Operations::ofHead(const Tensor &x, const std::vector<Index> &index, int64_
   return at(x, own);
 }
 
-// x[b, h, s, t] = scale * q k^T + bias, minus infinity where a causal mask hides
-Tensor Operations::scores(const AttentionOperands &of) {
+// x[b, h, s, t] = cap(scale * q k^T) + bias, minus infinity outside of the band
+Operations::Scores Operations::scores(const AttentionOperands &of) {
   const std::vector<int64_t> shape{of.query.shape.at(0), of.query.shape.at(1), of.query.shape.at(2),
                                    of.key.shape.at(2)};
   const std::vector<Index> i = dimensions(shape);
@@ -179,17 +179,25 @@ Tensor Operations::scores(const AttentionOperands &of) {
                                     store.product({at(of.query, {i[0], i[1], i[2], store.of(d)}),
                                                    ofHead(of.key, {i[0], i[1], i[3], store.of(d)}, shape[1])}));
   Term x = store.times(of.scale, product);
+  std::optional<Term> slope;
+  if (of.softCap != 0) {
+    const Term part = unary("Tanh", binary("Div", x, store.number(of.softCap), plan::F32), plan::F32);
+    x = store.times(of.softCap, part);
+    slope = binary("Sub", store.number(1), store.product({part, part}), plan::F32);
+  }
   if (of.bias) {
     std::vector<Index> own = i;
     for (size_t dim = 0; dim < own.size(); ++dim)
       if (of.bias->shape.at(dim) == 1) own[dim] = store.constant(0);
     x = store.sum(x, at(*of.bias, own));
   }
-  if (of.causal) {
-    const Term seen = store.function("LessOrEqual", {store.indexValue(i[3]), store.indexValue(i[2])});
-    x = store.function("Where", {seen, x, store.number(-INFINITY)});
-  }
-  return {plan::F32, shape, x};
+  const auto after = [&](Index index, int64_t distance) {
+    return store.indexValue(store.add(index, store.constant(distance)));
+  };
+  const auto hide = [&](Term seen) { x = store.function("Where", {seen, x, store.number(-INFINITY)}); };
+  if (of.band.right) hide(store.function("LessOrEqual", {after(i[3], 0), after(i[2], *of.band.right)}));
+  if (of.band.left) hide(store.function("Less", {after(i[2], 0), after(i[3], *of.band.left)}));
+  return {{plan::F32, shape, x}, slope};
 }
 
 // exp(x - stats)
@@ -201,7 +209,7 @@ Tensor Operations::probabilities(const Tensor &scores, const Tensor &stats) {
 
 // stats = m + log(sum of exp(x - m)), m = max x; output = exp(x - stats) v
 Operations::AttentionForward Operations::attention(const AttentionOperands &of) {
-  const Tensor x = scores(of);
+  const Tensor x = scores(of).x;
   const std::vector<int64_t> rows(x.shape.begin(), x.shape.end() - 1);
   const Tensor max = reduction(Reduce::Max, x, {3}, {plan::F32, rows});
   const Tensor least = probabilities(x, max);
@@ -216,10 +224,11 @@ Operations::AttentionForward Operations::attention(const AttentionOperands &of) 
   return {cast(output, plan::F32, of.query.dtype), stats.value};
 }
 
-// p = exp(x - stats);  dv = p^T do;  dx = scale * p * (do v^T - sum of do * output);  dq = dx k;  dk = dx^T q
+// p = exp(x - stats);  dv = p^T do;  dx = scale * cap' * p * (do v^T - sum of do * output);  dq = dx k;  dk = dx^T q
 Operations::AttentionBackward Operations::attentionGradient(const AttentionOperands &of, const Tensor &output,
                                                             const Tensor &stats, const Tensor &outputGradient) {
-  const Tensor x = scores(of), p = probabilities(x, stats), &given = outputGradient;
+  const auto [x, slope] = scores(of);
+  const Tensor p = probabilities(x, stats), &given = outputGradient;
   const int64_t heads = x.shape[1], shared = heads / of.key.shape.at(1);
   const std::vector<Index> i = dimensions(x.shape);
   const Atom e = store.fresh({}, of.value.shape.at(3));
@@ -227,8 +236,8 @@ Operations::AttentionBackward Operations::attentionGradient(const AttentionOpera
   const Term delta = store.reduce(Reduce::Sum, {e}, store.product({at(given, place), at(output, place)}));
   const Term dp = store.reduce(
       Reduce::Sum, {e}, store.product({at(given, place), ofHead(of.value, {i[0], i[1], i[3], store.of(e)}, heads)}));
-  const Tensor dx{plan::F32, x.shape,
-                  store.times(of.scale, store.product({p.value, binary("Sub", dp, delta, plan::F32)}))};
+  const Term ofScores = store.product({p.value, binary("Sub", dp, delta, plan::F32)});
+  const Tensor dx{plan::F32, x.shape, store.times(of.scale, slope ? store.product({ofScores, *slope}) : ofScores)};
   const std::vector<Index> q = dimensions(of.query.shape), k = dimensions(of.key.shape);
   const Atom t = store.fresh({}, x.shape[3]);
   const Term query = store.reduce(

@@ -557,7 +557,8 @@ void Machine::attention(Rank &rank, const plan::Attention &attention) {
                                    read(attention.value(), form->value),
                                    {},
                                    attention.scale(),
-                                   attention.causal()};
+                                   form->band,
+                                   attention.soft_cap()};
   if (attention.has_bias()) of.bias = read(attention.bias(), form->bias);
   auto write = [&](const plan::Buffer &buffer, const runtime::AttentionStrides &strides, Term value) {
     note(value);

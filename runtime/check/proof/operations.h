@@ -6,6 +6,7 @@
 // An operator that is not known here throws Unproved.
 #pragma once
 #include "graph.pb.h"
+#include "runtime/base/attention_band.h"
 #include "runtime/base/boxes.h"
 #include "runtime/check/proof/store.h"
 #include "runtime/plan/dtype.h"
@@ -76,7 +77,8 @@ public:
     Tensor query, key, value;
     std::optional<Tensor> bias; // added to the scores, of size 1 where it is the same
     double scale = 1;
-    bool causal = false;
+    runtime::AttentionBand band; // of keys that the queries see
+    double softCap = 0;          // 0: none
   };
   struct AttentionForward {
     Term output, stats; // stats [batch, heads, positions]
@@ -110,7 +112,11 @@ private:
                  const std::vector<Index> &scalars);
   Tensor contract(const plan::GraphNode &node, const Tensor &lhs, const Tensor &rhs, const TensorType &type);
   Tensor reduction(Reduce kind, const Tensor &x, const std::vector<int64_t> &axes, const TensorType &type);
-  Tensor scores(const AttentionOperands &of);
+  struct Scores {
+    Tensor x;
+    std::optional<Term> slope; // of a soft cap: the derivative by what is capped
+  };
+  Scores scores(const AttentionOperands &of);
   Tensor probabilities(const Tensor &scores, const Tensor &stats);
   Term ofHead(const Tensor &x, const std::vector<Index> &index, int64_t heads);
   Tensor movement(const plan::GraphNode &node, const std::vector<Tensor> &operands, const TensorType &type);

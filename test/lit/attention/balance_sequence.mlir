@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --split-input-file --balance-sequence | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --balance-sequence=blocks=2 | FileCheck %s
 
 // Two blocks of two positions are four chunks, in the order 0 3 1 2: what comes from outside along the sequence is permuted.
 // CHECK: module attributes {onnx.{{.*}}

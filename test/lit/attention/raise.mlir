@@ -1,16 +1,19 @@
 // Softmax attention as exporters write it becomes the operation that libraries have: scales are taken out, a causal table
-// is an attribute, any other mask a bias of its own size, and keys that heads share are not repeated. DecomposeAttention
+// is a bound, any other mask a bias of its own size, and keys that heads share are not repeated. DecomposeAttention
 // is the way back.
 // RUN: cleave-opt %s --raise-attention | FileCheck %s
 // RUN: cleave-opt %s --raise-attention --decompose-attention | FileCheck %s --check-prefix=WRITTEN
+// Keys are repeated where their heads would not divide over the devices that the heads of the queries do.
+// RUN: cleave-opt %s --raise-attention=head-ways=4 | FileCheck %s --check-prefix=WAYS
+// WAYS: onnx.ScaledAttention {{.*}} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x1x4x4xf32>)
 
 // CHECK-LABEL: func.func @model
 // CHECK: %[[Q:.*]] = onnx.Transpose %arg0 {perm = array<i64: 0, 2, 1, 3>, place.at = #place.at<phase = forward>}
 // CHECK: %[[K:.*]] = onnx.Transpose %arg1 {{.*}} -> tensor<2x4x2x8xf32>
 // CHECK: %[[V:.*]] = onnx.Transpose %arg2 {{.*}} -> tensor<2x4x2x8xf32>
 // CHECK: %[[B:.*]] = onnx.Broadcast {{.*}} {dims = array<i64: 0, 3>, place.at = #place.at<phase = forward>, shape = array<i64: 2, 1, 4, 4>}
-// CHECK: %[[OUT:.*]], %{{.*}} = onnx.ScaledAttention %[[Q]], %[[K]], %[[V]], %[[B]] {causal, place.at = #place.at<phase = forward>, place.decided_factors = array<i64: 0, 1, -1, -1, -1, -1, -1>
-// CHECK-SAME: scale = 2.500000e-01
+// CHECK: %[[OUT:.*]], %{{.*}} = onnx.ScaledAttention %[[Q]], %[[K]], %[[V]], %[[B]] {place.at = #place.at<phase = forward>, place.decided_factors = array<i64: 0, 1, -1, -1, -1, -1, -1>
+// CHECK-SAME: right_bound = 0 : i64, scale = 2.500000e-01
 // CHECK: onnx.Transpose %[[OUT]] {perm = array<i64: 0, 2, 1, 3>, place.at = #place.at<phase = forward>}
 // CHECK-NOT: onnx.Exp
 

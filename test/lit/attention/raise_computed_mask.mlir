@@ -1,13 +1,13 @@
-// Masks of long sequences are computed from positions, since tables of many numbers are not folded: a causal one is the
-// attribute, another one, as that in which a position does not see itself, a bias.
+// Masks of long sequences are computed from positions, since tables of many numbers are not folded: those of a band, such
+// as causal ones, are bounds, another one, as that in which a position does not see itself, a bias.
 // RUN: cleave-opt %s --split-input-file --raise-attention | FileCheck %s
 
 // CHECK-LABEL: func.func @model
-// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {causal
+// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {{{.*}}right_bound = 0 : i64
 // CHECK-LABEL: func.func @model
-// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {causal
+// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {{{.*}}right_bound = 0 : i64
 // CHECK-LABEL: func.func @model
-// CHECK-NOT: causal
+// CHECK-NOT: right_bound
 func.func @model(%q: tensor<2x4x4x8xf32>, %k: tensor<2x4x4x8xf32>, %v: tensor<2x4x4x8xf32>) -> (tensor<2x4x4x8xf32> {onnx.name = "y"}) {
   %s = onnx.Contract %q, %k {lhs_indices = array<i64: 0, 1, 2, 4>, rhs_indices = array<i64: 0, 1, 3, 4>, result_indices = array<i64: 0, 1, 2, 3>} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>) -> tensor<2x4x4x4xf32>
   %r = onnx.Constant dense<[1, 2, 3, 4]> : tensor<4xi64>

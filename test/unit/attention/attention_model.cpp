@@ -75,12 +75,17 @@ std::string masked(Writer &w, const Form &form, std::string x) {
     std::string table = w.constant(causalTable("0xFF800000"), "tensor<8x8xf32>");
     x = w.binary("Add", x, w.broadcast(table, "tensor<8x8xf32>", "2, 3", pairs, scores), scores);
   }
-  if (form.mask == Mask::CausalWhere) {
+  if (form.mask == Mask::CausalWhere || form.mask == Mask::Window) {
     auto index = [&](int dim) {
       return w.add("Iota", "", fmt::format("{{type = tensor<8x8xi64>, dim = {} : i64}}", dim), "", "tensor<8x8xi64>");
     };
     std::string row = index(0), column = index(1);
     std::string past = w.binary("LessOrEqual", column, row, "tensor<8x8xi64>", "tensor<8x8xi1>");
+    if (form.mask == Mask::Window) {
+      std::string begin = w.binary("Sub", row, w.constant("3", "tensor<8x8xi64>"), "tensor<8x8xi64>");
+      std::string near = w.binary("Greater", column, begin, "tensor<8x8xi64>", "tensor<8x8xi1>");
+      past = w.binary("And", near, past, "tensor<8x8xi1>");
+    }
     std::string all = w.broadcast(past, "tensor<8x8xi1>", "2, 3", pairs, "tensor<2x4x8x8xi1>");
     x = w.add("Where", all + ", " + x + ", " + w.constant("-1.0e9", scores), "",
               "tensor<2x4x8x8xi1>, " + scores + ", " + scores, scores);
@@ -139,6 +144,10 @@ std::string attentionModel(const Form &form) {
   if (!form.scaleAfter) q = w.binary("Mul", q, w.constant("0.5", queries), queries);
   std::string s = w.contract(q, queries, qi, k, kt, ki, scores, "0, 1, 2, 3");
   if (form.scaleAfter) s = w.binary("Div", s, w.constant("2.0", scores), scores);
+  if (form.capped) {
+    std::string cap = w.constant("0.5", scores);
+    s = w.binary("Mul", w.unary("Tanh", w.binary("Div", s, cap, scores), scores), cap, scores);
+  }
   std::string p = softmax(w, form, masked(w, form, s));
   if (form.dropout) p = dropped(w, p);
   std::string out = w.contract(p, scores, "0, 1, 2, 3", v, kt, ki, queries, qi);

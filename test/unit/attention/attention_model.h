@@ -13,13 +13,14 @@ enum class Mask {
   PaddingFinite, // the same with the lowest float
   TrainedBias,   // a parameter [heads, queries, keys], added
   CausalPadding, // both
+  Window,        // positions compared: a query sees three keys up to its own
 };
 
 struct Form {
   std::string name;
   Mask mask = Mask::None;
   int64_t groups = 2; // of keys and values, for 4 heads
-  bool sequenceFirst = false, guard = false, dropout = false, scaleAfter = true;
+  bool sequenceFirst = false, guard = false, dropout = false, scaleAfter = true, capped = false;
 };
 
 // func @model(x [2,8,6], seen [2,8]) -> logits [2,8,5]; 4 heads of 4.

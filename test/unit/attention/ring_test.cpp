@@ -42,23 +42,34 @@ protected:
     TrainingOptions options;
     options.sequenceBlocks = blocks;
     options.balanceSequence = balance;
-    if (named) options.raiseAttention = {.featureMultiple = 4};
+    if (named)
+      options.raiseAttention = {
+          .featureMultiple = 4, .anyBand = true, .softCap = true, .parts = blocks > 1 ? 2 * blocks : 1};
     addTrainingPasses(passes, *recipe, options);
     EXPECT_TRUE(succeeded(passes.run(*module)));
-    if (named) writtenOut(*module);
+    if (named) expectOperations(*module, blocks, balance);
+    if (named && blocks == 1) writtenOut(*module);
     if (recompute) computeAgain(*module);
     return module;
   }
 
-  // Attention as one operation with its gradient, each once; then what it stands for.
-  void writtenOut(ModuleOp module) {
+  // Attention as one operation with its gradient, each once, on a ring once for each turn, or twice.
+  void expectOperations(ModuleOp module, int64_t blocks, bool balance) {
     int forward = 0, backward = 0;
     module.lookupSymbol<func::FuncOp>("final").walk([&](Operation *op) {
       forward += isa<onnx::ScaledAttentionOp>(op), backward += isa<onnx::ScaledAttentionGradOp>(op);
+      if (auto attention = dyn_cast<onnx::ScaledAttentionOp>(op); attention && GetParam().mask == Mask::Window)
+        EXPECT_EQ(attention.getBand(), (runtime::AttentionBand{.left = 3, .right = 0}));
     });
-    bool taken = GetParam().mask != Mask::TrainedBias && !GetParam().dropout;
-    EXPECT_EQ(forward, taken);
-    EXPECT_EQ(backward, taken);
+    const Mask mask = GetParam().mask;
+    const bool isCausal = mask == Mask::CausalTable || mask == Mask::CausalWhere;
+    const bool isTaken = blocks == 1 ? mask != Mask::TrainedBias : isCausal || mask == Mask::None;
+    const int64_t each = isTaken && !GetParam().dropout ? 1 + (isCausal && balance ? 2 : 1) * (blocks - 1) : 0;
+    EXPECT_EQ(forward, each);
+    EXPECT_EQ(backward, each);
+  }
+  // What the operations stand for.
+  void writtenOut(ModuleOp module) {
     PassManager passes(&context);
     passes.addPass(createDecomposeAttention());
     EXPECT_TRUE(succeeded(passes.run(module)));
@@ -164,7 +175,8 @@ TEST_P(RingAttention, isRecognised) {
   int attentions = 0, causal = 0;
   module->walk([&](onnx::AttentionOp op) { ++attentions, causal += op.getCausal(); });
   EXPECT_EQ(attentions, 1);
-  EXPECT_EQ(causal, GetParam().mask == Mask::CausalTable || GetParam().mask == Mask::CausalWhere);
+  EXPECT_EQ(causal,
+            (GetParam().mask == Mask::CausalTable || GetParam().mask == Mask::CausalWhere) && !GetParam().capped);
 }
 
 TEST_P(RingAttention, onBlocksOfOneDevice) {
@@ -208,7 +220,7 @@ TEST_P(RingAttention, headTailOrderHalvesTheWork) {
     return sum;
   };
   Mask mask = GetParam().mask;
-  bool causal = (mask == Mask::CausalTable || mask == Mask::CausalWhere) && !GetParam().dropout;
+  bool causal = (mask == Mask::CausalTable || mask == Mask::CausalWhere) && !GetParam().dropout && !GetParam().capped;
   for (int64_t n : {2, 4})
     EXPECT_DOUBLE_EQ(flops(*step(n, false, true)), flops(*step(n)) * (causal ? (4 + (n - 1) * 2) / (4.0 * n) : 1));
 }
@@ -216,6 +228,22 @@ TEST_P(RingAttention, headTailOrderHalvesTheWork) {
 TEST_P(RingAttention, asOneOperation) {
   emptyRows = false; // it gives such rows another answer
   expectEqual(*step(1), *step(1, false, false, true), {});
+}
+
+// Rows of the library's blocks are merged by their statistics.
+TEST_P(RingAttention, asOneOperationForEachTurn) {
+  emptyRows = false;
+  OwningOpRef<ModuleOp> plain = step(1);
+  for (bool balance : {false, true})
+    for (int64_t dp : {1, 2}) {
+      dist::Mesh mesh{{{"dp", dp}, {"cp", 2}}};
+      SCOPED_TRACE(mesh.str());
+      OwningOpRef<ModuleOp> ring = split(*step(2, false, balance, true), mesh);
+      writtenOut(*ring);
+      expectEqual(*plain, *ring, mesh);
+      if (GetParam().mask == Mask::TrainedBias || balance) continue;
+      ring->walk([&](dist::AllGatherOp op) { op.emitError("gathers over the ring"), ADD_FAILURE(); });
+    }
 }
 
 TEST_P(RingAttention, withRecomputation) { expectEqual(*step(1), *step(2, true), {}); }
@@ -229,6 +257,8 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "padding", .mask = Mask::Padding, .groups = 1, .guard = true},
         Form{.name = "padding_finite", .mask = Mask::PaddingFinite, .groups = 4},
         Form{.name = "causal_padding", .mask = Mask::CausalPadding, .guard = true},
+        Form{.name = "window", .mask = Mask::Window},
+        Form{.name = "soft_cap", .mask = Mask::CausalWhere, .groups = 4, .capped = true},
         Form{.name = "dropout", .mask = Mask::CausalTable, .dropout = true},
         Form{.name = "trained_bias", .mask = Mask::TrainedBias, .groups = 4}),
     [](const auto &info) { return info.param.name; });

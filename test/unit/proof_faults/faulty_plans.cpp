@@ -240,7 +240,10 @@ const std::map<std::string, Fault> &faults() {
          return true;
        })},
       {"attention sees all positions, or not", ofAttention([](plan::Attention &a) {
-         a.set_causal(!a.causal());
+         if (a.has_right_bound())
+           a.clear_right_bound();
+         else
+           a.set_right_bound(0);
          return true;
        })},
       {"attention's keys are its queries", ofAttention([](plan::Attention &a) {

@@ -29,10 +29,16 @@ template <typename Field> void put(Field &field, std::initializer_list<int64_t> 
   for (int64_t value : values) field.Add(value);
 }
 
-class Attention : public testing::TestWithParam<std::tuple<bool, bool>> {
+// The keys that a query sees: none, causal, causal to the last key, a sliding window, both sides.
+constexpr int64_t unbounded = -1;
+struct Bounds {
+  int64_t left = unbounded, right = unbounded;
+};
+constexpr Bounds toLastKey{.right = t - s};
+class Attention : public testing::TestWithParam<std::tuple<Bounds, bool, double>> {
 protected:
   void SetUp() override {
-    causal = std::get<0>(GetParam()), biased = std::get<1>(GetParam());
+    bounds = std::get<0>(GetParam()), biased = std::get<1>(GetParam()), cap = std::get<2>(GetParam());
     int64_t top = 0;
     plan::Buffer packed = bufferAt(top, {b, rows, row}, plan::F64);
     plan::Attention &c = *forward.mutable_attention();
@@ -57,7 +63,9 @@ protected:
       put(*c.mutable_bias_strides(), {s * t, 0, t, 1});
     }
     c.set_scale(0.3);
-    c.set_causal(causal);
+    c.set_soft_cap(cap);
+    if (bounds.left != unbounded) c.set_left_bound(bounds.left);
+    if (bounds.right != unbounded) c.set_right_bound(bounds.right);
     backward = forward;
     plan::Attention &back = *backward.mutable_attention();
     back.set_pass(plan::Attention::BACKWARD);
@@ -105,8 +113,11 @@ protected:
             for (int64_t f = 0; f < d; ++f)
               x += at(c.query())[i * rows * row + q * row + head * d + f] *
                    at(c.key())[i * rows * row + k * row + head / (h / g) * d + f];
-            x = x * 0.3 + (biased ? at(c.bias())[(i * s + q) * t + k] : 0);
-            sum += p[k] = causal && k > q ? 0 : std::exp(x);
+            x = cap != 0 ? cap * std::tanh(x * 0.3 / cap) : x * 0.3;
+            x += (biased ? at(c.bias())[(i * s + q) * t + k] : 0);
+            const bool isBefore = bounds.left != unbounded && q - k >= bounds.left;
+            const bool isAfter = bounds.right != unbounded && k - q > bounds.right;
+            sum += p[k] = isBefore || isAfter ? 0 : std::exp(x);
           }
           for (int64_t k = 0; k < t; ++k)
             for (int64_t f = 0; f < e; ++f)
@@ -136,7 +147,9 @@ protected:
         }
   }
 
-  bool causal = false, biased = false;
+  Bounds bounds;
+  bool biased = false;
+  double cap = 0;
   plan::Command forward, backward, packedBackward;
   plan::Buffer packedGradient; // [b, rows, row], of packedBackward
   dist::Mesh mesh{{{"dp", 1}}};
@@ -173,7 +186,10 @@ TEST_P(Attention, WritesPartsOfAPackedGradient) {
         ASSERT_EQ(at(packedGradient)[(i * rows + position) * row + x], expected);
       }
 }
-INSTANTIATE_TEST_SUITE_P(Masks, Attention, testing::Combine(testing::Bool(), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Masks, Attention,
+                         testing::Combine(testing::Values(Bounds{}, Bounds{.right = 0}, toLastKey,
+                                                          Bounds{.left = 2, .right = 0}, Bounds{.left = 1, .right = 3}),
+                                          testing::Bool(), testing::Values(0.0, 0.5)));
 
 class WrongAttention : public Attention {};
 TEST_P(WrongAttention, IsRefused) {
@@ -188,6 +204,13 @@ TEST_P(WrongAttention, IsRefused) {
                 [](plan::Attention &c) { c.mutable_key()->set_shape(1, 3), c.mutable_value()->set_shape(1, 3); });
   expectRefused("needs four strides", [](plan::Attention &c) { c.mutable_query_strides()->RemoveLast(); });
   expectRefused("output is not dense", [](plan::Attention &c) { c.set_output_strides(1, 1); });
+  expectRefused("a soft cap that is no positive number", [](plan::Attention &c) { c.set_soft_cap(-1); });
+  expectRefused("a soft cap that is no positive number", [](plan::Attention &c) { c.set_soft_cap(INFINITY); });
+  const char *unfit = "bounds that leave a query without keys, or hide nothing";
+  expectRefused(unfit, [](plan::Attention &c) { c.set_right_bound(-1); });
+  expectRefused(unfit, [](plan::Attention &c) { c.set_right_bound(t); });
+  expectRefused(unfit, [](plan::Attention &c) { c.set_left_bound(0); });
+  expectRefused(unfit, [](plan::Attention &c) { c.set_left_bound(s); });
   expectRefused("without stats", [](plan::Attention &c) { c.clear_stats(); });
   expectRefused("key_gradient", [](plan::Attention &c) { c.clear_key_gradient(); });
   expectRefused("bias has a stride where it is repeated", [](plan::Attention &c) { c.set_bias_strides(1, 4); });
@@ -254,7 +277,7 @@ TEST(PackedGradients, LieApartInEachOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Biased, WrongAttention, testing::Values(std::tuple{true, true}));
+INSTANTIATE_TEST_SUITE_P(Biased, WrongAttention, testing::Values(std::tuple{Bounds{.right = 0}, true, 0.0}));
 
 } // namespace
 } // namespace cleave::runtime::test

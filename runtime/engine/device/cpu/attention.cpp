@@ -71,15 +71,21 @@ private:
     for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
   }
 
-  // The scores of one query.
-  Rows scores(int64_t b, int64_t h, int64_t s, const Rows &query, const Rows &key) const {
+  // The scores of one query; `slopes`: their derivatives by what they are without a soft cap.
+  Rows scores(int64_t b, int64_t h, int64_t s, const Rows &query, const Rows &key, Rows *slopes = nullptr) const {
     Rows row(static_cast<size_t>(form.keys));
+    if (slopes) slopes->assign(row.size(), 1);
     for (int64_t t = 0; t < form.keys; ++t) {
       double &x = row[static_cast<size_t>(t)];
       x = command.scale() * dot(&query[static_cast<size_t>(s * form.features)],
                                 &key[static_cast<size_t>(t * form.features)], form.features);
+      if (const double cap = command.soft_cap()) {
+        const double part = std::tanh(x / cap);
+        x = cap * part;
+        if (slopes) (*slopes)[static_cast<size_t>(t)] = 1 - part * part;
+      }
       if (command.has_bias()) x += Tensor(command.bias(), form.bias, context).get(b, h, s, t);
-      if (command.causal() && t > s) x = -std::numeric_limits<double>::infinity();
+      if (!form.band.sees(s, t)) x = -std::numeric_limits<double>::infinity();
     }
     return row;
   }
@@ -119,13 +125,14 @@ private:
       Rows given = read(command.output_gradient(), form.output, b, h, form.queries, e);
       Rows queryGradient(query.size());
       for (int64_t s = 0; s < form.queries; ++s) {
-        Rows row = scores(b, h, s, query, key);
+        Rows slopes, row = scores(b, h, s, query, key, &slopes);
         const double *gradient = &given[static_cast<size_t>(s * e)];
         double delta = dot(gradient, &out[static_cast<size_t>(s * e)], e), stats = *statsOf(b, h, s);
         for (int64_t t = 0; t < form.keys; ++t) {
           double p = std::exp(row[static_cast<size_t>(t)] - stats);
           if (p == 0) continue;
-          double dx = rounded(command.scale() * p * (dot(gradient, &value[static_cast<size_t>(t * e)], e) - delta));
+          double dx = rounded(command.scale() * slopes[static_cast<size_t>(t)] * p *
+                              (dot(gradient, &value[static_cast<size_t>(t * e)], e) - delta));
           addScaled(&valueGradient[static_cast<size_t>(t * e)], gradient, rounded(p), e);
           addScaled(&keyGradient[static_cast<size_t>(t * d)], &query[static_cast<size_t>(s * d)], dx, d);
           addScaled(&queryGradient[static_cast<size_t>(s * d)], &key[static_cast<size_t>(t * d)], dx, d);

@@ -3,10 +3,10 @@
 // cudnn-frontend makes (node/scaled_dot_product_flash_attention.h, node/softmax.h, node/diagonal_band_mask.h), which
 // the engines are made for; keys and values are given transposed to the products, as there.
 //
-//   forward    x = (q k^T) * scale (+ bias);  -inf where row < column;  m = max x;  e = exp(x - m);  l = sum e
+//   forward    x = cap(q k^T * scale) (+ bias);  -inf outside of the band;  m = max x;  e = exp(x - m);  l = sum e
 //              stats = m + log l;  p = e / l in 16 bits;  out = p v
-//   backward   D = sum of do * out;  p = exp(masked(q k^T * scale (+ bias) - stats));  dv = p^T do
-//              ds = (do v^T - D) * p * scale;  dk = ds^T q;  dq = ds k, summed in fp32
+//   backward   D = sum of do * out;  p = exp(masked(cap(q k^T * scale) (+ bias) - stats));  dv = p^T do
+//              ds = (do v^T - D) * p * cap' * scale;  dk = ds^T q;  dq = ds k, summed in fp32 unless deterministic
 #include "runtime/engine/device/cuda/dnn_graph.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/library_workspace.h"
@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <optional>
+#include <variant>
 
 namespace cleave::runtime::cuda {
 namespace {
@@ -50,12 +51,20 @@ public:
     intoHeads(transposed(p), given, c.value_gradient(), e, form.valueGradient);
     Tensor dp = matmul(given, v, virtualScores());
     Tensor dx = pointwise(dnnMul, virtualScores(), pointwise(dnnSub, virtualScores(), dp, delta), p);
+    if (c.soft_cap() != 0) {
+      dx = tanhGradient(uncapped, pointwise(dnnMul, virtualScores(), dx, cap));
+      dx = pointwise(dnnDiv, virtualScores(), dx, cap);
+    }
     dx = pointwise(dnnMul, virtualScores(), dx, scaleNumber);
     intoHeads(transposed(dx), q, c.key_gradient(), d, form.keyGradient);
     Tensor keys = make({.type = low, .sizes = {b, g, t, d}, .strides = list(form.key), .place = DnnTensor::Virtual});
     reshape(k, keys);
-    Tensor sum = matmul(dx, keys, scratch({b, h, s, d}));
-    (void)pointwise(dnnIdentity, tensor(c.query_gradient(), {b, h, s, d}, form.queryGradient), sum);
+    Tensor gradient = tensor(c.query_gradient(), {b, h, s, d}, form.queryGradient);
+    // Sums in fp32 come in any order; without them the engine keeps dx and multiplies it in one.
+    if (device.gpu().deterministic)
+      (void)matmul(dx, keys, gradient);
+    else
+      (void)pointwise(dnnIdentity, gradient, matmul(dx, keys, scratch({b, h, s, d})));
     return done();
   }
 
@@ -74,7 +83,7 @@ private:
   }
   Status done() {
     if (!error) return error;
-    return graph.compile(operations, DnnCores::Any, attentionWorkspace(c));
+    return graph.compile(operations, DnnCores::Any, attentionWorkspace(c, device.gpu().deterministic));
   }
   Tensor make(const DnnTensor &one) {
     if (!error) return error;
@@ -103,9 +112,12 @@ private:
   Tensor scratch(const Sizes &sizes) {
     return make({.type = dnnFloat, .sizes = sizes, .strides = dense(sizes), .place = DnnTensor::Scratch});
   }
-  Tensor number(float value) {
-    return make(
-        {.type = dnnFloat, .sizes = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .place = DnnTensor::Value, .value = value});
+  Tensor number(std::variant<float, int32_t> value) {
+    return make({.type = std::holds_alternative<float>(value) ? dnnFloat : dnnInt32,
+                 .sizes = {1, 1, 1, 1},
+                 .strides = {1, 1, 1, 1},
+                 .place = DnnTensor::Value,
+                 .value = value});
   }
 
   Tensor described(int type) {
@@ -141,6 +153,19 @@ private:
     if (other) put(operation, dnnPointwiseB, *other);
     if (condition) put(operation, dnnPointwiseT, *condition);
     put(operation, dnnPointwiseY, y);
+    add(operation);
+    return y;
+  }
+  Tensor tanhGradient(const Tensor &x, const Tensor &given) {
+    Tensor y = virtualScores(), how = described(dnnPointwise);
+    put(how, dnnPointwiseMode, dnnTypePointwiseMode, dnnTanhBackward);
+    put(how, dnnPointwisePrecision, dnnTypeDataType, dnnFloat);
+    finish(how);
+    Tensor operation = described(dnnPointwiseOperation);
+    put(operation, dnnPointwiseOf, how);
+    put(operation, dnnPointwiseX, x);
+    put(operation, dnnPointwiseDy, given);
+    put(operation, dnnPointwiseDx, y);
     add(operation);
     return y;
   }
@@ -184,6 +209,11 @@ private:
     Tensor x = matmul(q, k, virtualScores());
     scaleNumber = number(static_cast<float>(c.scale()));
     x = pointwise(dnnMul, virtualScores(), x, scaleNumber);
+    if (c.soft_cap() != 0) {
+      cap = number(static_cast<float>(c.soft_cap()));
+      uncapped = pointwise(dnnDiv, virtualScores(), x, cap);
+      x = pointwise(dnnMul, virtualScores(), pointwise(dnnTanh, virtualScores(), uncapped), cap);
+    }
     if (!c.has_bias()) return x;
     Tensor bias = make({.type = dnnType(c.bias().dtype()),
                         .sizes = {c.bias().shape().begin(), c.bias().shape().end()},
@@ -191,15 +221,35 @@ private:
                         .address = device.at(c.bias())});
     return pointwise(dnnAdd, virtualScores(), x, bias);
   }
-  Tensor masked(const Tensor &x) {
-    if (!c.causal()) return x;
-    Tensor row = pointwise(dnnGenIndex, virtualScores(dnnInt32), x, std::nullopt, std::nullopt, dnnFloat, 2);
-    Tensor column = pointwise(dnnGenIndex, virtualScores(dnnInt32), x, std::nullopt, std::nullopt, dnnFloat, 3);
-    Tensor seen = pointwise(dnnGreaterOrEqual, virtualScores(dnnBoolean), row, column, std::nullopt, dnnBoolean);
+  // As the frontend writes a band (node/diagonal_band_mask.h): right bounds compare integers, left ones fp32.
+  Tensor masked(Tensor x) {
     // Versions before 9.10 want the lowest number instead (utils/attn_score_modifiers.h).
-    bool infinite = device.gpu().dnn->version() >= 91000;
-    Tensor nothing = number(infinite ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::lowest());
-    return pointwise(dnnSelect, virtualScores(), x, nothing, seen);
+    const bool infinite = device.gpu().dnn->version() >= 91000;
+    const float hidden = infinite ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::lowest();
+    auto index = [&](int64_t axis) {
+      return pointwise(dnnGenIndex, virtualScores(dnnInt32), x, std::nullopt, std::nullopt, dnnFloat, axis);
+    };
+    auto shifted = [&](int mode, const Tensor &position, int64_t distance) {
+      return pointwise(mode, virtualScores(dnnInt32), position, number(static_cast<int32_t>(distance)), std::nullopt,
+                       dnnInt32);
+    };
+    auto hide = [&](int mode, const Tensor &a, const Tensor &b) {
+      Tensor seen = pointwise(mode, virtualScores(dnnBoolean), a, b, std::nullopt, dnnBoolean);
+      x = pointwise(dnnSelect, virtualScores(), x, number(hidden), seen);
+    };
+    if (const auto right = form.band.right) {
+      Tensor row = index(2), column = index(3);
+      if (*right == t - s && t != s) // engines know a mask that ends at the last key by both lengths
+        row = shifted(dnnSub, shifted(dnnAdd, row, t), s);
+      else if (*right)
+        row = shifted(dnnAdd, row, *right);
+      hide(dnnGreaterOrEqual, row, column);
+    }
+    if (const auto left = form.band.left) {
+      Tensor row = index(2), column = index(3);
+      hide(dnnGreater, pointwise(dnnAdd, virtualScores(), column, number(static_cast<float>(*left))), row);
+    }
+    return x;
   }
   // [b, h, t, s] in 16 bits, over the same elements.
   Tensor transposed(const Tensor &x) {
@@ -230,7 +280,7 @@ private:
   int low;
   int64_t b, h, g, s, t, d, e;
   std::vector<DnnDescriptor> operations;
-  Tensor scaleNumber = DnnDescriptor();
+  Tensor scaleNumber = DnnDescriptor(), cap = DnnDescriptor(), uncapped = DnnDescriptor();
   Status error = Status::ok();
 };
 

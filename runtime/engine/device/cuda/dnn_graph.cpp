@@ -46,7 +46,9 @@ Result<DnnDescriptor> DnnGraph::tensor(const DnnTensor &tensor) {
     CLEAVE_RETURN_IF_ERROR(set(*made, dnnTensorIsByValue, dnnTypeBoolean, std::vector{yes}));
   CLEAVE_RETURN_IF_ERROR(finalize(*made, "refuses a tensor of"));
   if (tensor.place == DnnTensor::Device) bound.push_back({id, reinterpret_cast<void *>(tensor.address)});
-  if (tensor.place == DnnTensor::Value) bound.push_back({id, &values.emplace_back(tensor.value)});
+  if (tensor.place == DnnTensor::Value)
+    bound.push_back(
+        {id, std::visit([](auto &number) -> void * { return &number; }, values.emplace_back(tensor.value))});
   if (tensor.place == DnnTensor::Scratch) { // of 4-byte elements, dense
     bound.push_back({id, nullptr, scratchBytes});
     int64_t bytes = 4;

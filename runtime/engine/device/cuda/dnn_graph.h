@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <list>
 #include <unordered_map>
+#include <variant>
 
 namespace cleave::runtime::cuda {
 
@@ -21,7 +22,7 @@ struct DnnTensor {
   // behind what the engine takes. Value: a number that goes along with the call.
   enum Place { Device, Virtual, Scratch, Value } place = Device;
   Address address = 0;
-  float value = 0;
+  std::variant<float, int32_t> value = 0.0F;
 };
 
 class DnnGraph final : public PreparedCommand {
@@ -73,7 +74,7 @@ private:
     int64_t scratch = -1; // where it is behind the engine's workspace
   };
   std::vector<Bound> bound;
-  std::list<float> values;
+  std::list<std::variant<float, int32_t>> values;
   int64_t ids = 0, scratchBytes = 0;
 };
 

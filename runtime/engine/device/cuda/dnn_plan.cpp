@@ -7,8 +7,10 @@ namespace {
 
 class PlanMaker {
 public:
-  PlanMaker(const Cudnn &dnn, DnnHandle handle, DnnCores cores, int64_t mostWorkspace, const char *what)
-      : dnn(dnn), handle(handle), cores(cores), mostWorkspace(mostWorkspace), what(what) {}
+  PlanMaker(const Cudnn &dnn, DnnHandle handle, bool deterministic, DnnCores cores, int64_t mostWorkspace,
+            const char *what)
+      : dnn(dnn), handle(handle), deterministic(deterministic), cores(cores), mostWorkspace(mostWorkspace), what(what) {
+  }
 
   // The first engine, best first, that keeps to the precision and to the workspace. Where tensor cores are preferred,
   // the first of those on tensor cores, else the first.
@@ -54,8 +56,12 @@ private:
     std::vector<DnnDescriptor> others; // without tensor cores, where these are preferred
     for (DnnDescriptor configuration : configurations) {
       CLEAVE_ASSIGN_OR_RETURN(std::vector<int> notes,
-                              cores == DnnCores::Any ? std::vector<int>() : notesOf(configuration));
+                              cores == DnnCores::Any && !deterministic ? std::vector<int>() : notesOf(configuration));
       auto isNoted = [&](int note) { return std::find(notes.begin(), notes.end(), note) != notes.end(); };
+      if (deterministic && isNoted(dnnNoteNondeterministic)) {
+        why = runError(fmt::format("cuDNN's engines for {} give other bits in every run", what));
+        continue;
+      }
       if (cores == DnnCores::Refused && (isNoted(dnnNoteTensorCore) || isNoted(dnnNoteNarrowInputs))) continue;
       if (cores == DnnCores::Preferred && !isNoted(dnnNoteTensorCore)) {
         others.push_back(configuration);
@@ -113,6 +119,7 @@ private:
 
   const Cudnn &dnn;
   DnnHandle handle;
+  bool deterministic;
   DnnCores cores;
   int64_t mostWorkspace;
   const char *what;
@@ -142,7 +149,7 @@ Result<const DnnPlan *> DnnPlans::find(const std::string &description, const std
   std::string key = fmt::format("{} {} {}", static_cast<int>(cores), mostWorkspace, description);
   if (auto known = plans.find(key); known != plans.end()) return known->second.get();
   CLEAVE_ASSIGN_OR_RETURN(std::unique_ptr<DnnPlan> made,
-                          PlanMaker(dnn, handle, cores, mostWorkspace, what).make(operations));
+                          PlanMaker(dnn, handle, deterministic, cores, mostWorkspace, what).make(operations));
   return plans.emplace(std::move(key), std::move(made)).first->second.get();
 }
 

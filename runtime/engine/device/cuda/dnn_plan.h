@@ -1,7 +1,7 @@
 // The engine of cuDNN for a graph of operations, ready to run. Commands that describe the same share one, since making
 // it can take a second: some engines are compiled then.
 //
-//   DnnPlans plans(dnn, handle);
+//   DnnPlans plans(dnn, handle, /*deterministic=*/false);
 //   Result<const DnnPlan *> plan = plans.find(description, {operation}, DnnCores::Preferred, bytes, "the convolution");
 #pragma once
 #include "runtime/base/status.h"
@@ -48,7 +48,9 @@ struct DnnPlan {
 
 class DnnPlans {
 public:
-  DnnPlans(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
+  // `deterministic`: engines that may give other bits in every run are passed over.
+  DnnPlans(const Cudnn &dnn, DnnHandle handle, bool deterministic)
+      : dnn(dnn), handle(handle), deterministic(deterministic) {}
 
   // `description` says everything about the operations but where tensors are; `what` stands in errors. Error: no engine
   // takes the graph within `mostWorkspace` bytes.
@@ -58,6 +60,7 @@ public:
 private:
   const Cudnn &dnn;
   DnnHandle handle;
+  bool deterministic;
   std::map<std::string, std::unique_ptr<DnnPlan>> plans;
 };
 

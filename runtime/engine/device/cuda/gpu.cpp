@@ -32,7 +32,7 @@ Status Gpu::start(const plan::Plan &plan) {
   virtualMemory = attribute(attributeVirtualMemory) != 0;
   fileDescriptors = attribute(attributeFileDescriptors) != 0, directAccess = attribute(attributeDirectAccess) != 0;
   const plan::CudaModule &code = plan.cuda();
-  tf32 = code.tf32();
+  tf32 = code.tf32(), deterministic = code.deterministic();
   int target = code.target().starts_with("sm_") ? std::atoi(code.target().c_str() + 3) : 0;
   if (capability < target)
     return inputError(fmt::format("the plan's kernels are for compute capability {}.{} ({}) and above, GPU {} is a {} "
@@ -107,7 +107,7 @@ Status Gpu::needDnn() {
   dnn = opened;
   CLEAVE_RETURN_IF_ERROR(enter());
   CLEAVE_RETURN_IF_ERROR(dnnStatus(*dnn, dnn->create(&dnnHandle), "cannot start cuDNN"));
-  dnnPlans = std::make_unique<DnnPlans>(*dnn, dnnHandle);
+  dnnPlans = std::make_unique<DnnPlans>(*dnn, dnnHandle, deterministic);
   return Status::ok();
 }
 

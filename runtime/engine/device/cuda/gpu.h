@@ -49,6 +49,7 @@ public:
   bool virtualMemory = false;
   bool fileDescriptors = false, directAccess = false; // of virtual memory: other processes, network cards reach it
   bool tf32 = false;                                  // products of fp32 may round their operands
+  bool deterministic = false;                         // engines of cuDNN give the same bits in every run
   std::vector<const Gpu *> peers; // other GPUs of this process, which read and write this one's memory
   std::string name;
   Context context = nullptr;

@@ -37,7 +37,9 @@ struct Elements {
                                  : Number::F32;
   }
   double get(const Sizes &at) const {
-    return held ? (*held)[static_cast<size_t>(place(at))] : load(numberOf(type), given, place(at));
+    if (held) return (*held)[static_cast<size_t>(place(at))];
+    if (type == dnnInt32) return static_cast<const int32_t *>(given)[place(at)];
+    return load(numberOf(type), given, place(at));
   }
   void set(const Sizes &at, double value) const {
     if (!held) return store(numberOf(type), given, place(at), value);
@@ -128,7 +130,10 @@ private:
   void pointwise(const Descriptor &operation) {
     const Descriptor &how = *operation.one<Descriptor *>(dnnPointwiseOf);
     int mode = how.one<int>(dnnPointwiseMode);
-    Elements x = elements(operation, dnnPointwiseX), y = elements(operation, dnnPointwiseY), b, t;
+    const bool isBackward = mode == dnnTanhBackward;
+    Elements x = elements(operation, dnnPointwiseX),
+             y = elements(operation, isBackward ? dnnPointwiseDx : dnnPointwiseY), b, t;
+    if (isBackward) b = elements(operation, dnnPointwiseDy);
     if (operation.attributes.count(dnnPointwiseB)) b = elements(operation, dnnPointwiseB);
     if (operation.attributes.count(dnnPointwiseT)) t = elements(operation, dnnPointwiseT);
     visitAll(y.sizes, [&](const Sizes &at) {
@@ -148,6 +153,12 @@ private:
         return y.set(at, std::log(left));
       case dnnIdentity:
         return y.set(at, left);
+      case dnnTanh:
+        return y.set(at, std::tanh(left));
+      case dnnTanhBackward:
+        return y.set(at, right * (1 - std::tanh(left) * std::tanh(left)));
+      case dnnGreater:
+        return y.set(at, left > right);
       case dnnGreaterOrEqual:
         return y.set(at, left >= right);
       case dnnGenIndex:

@@ -50,6 +50,8 @@ enum : int {
   dnnPointwiseX = 751,
   dnnPointwiseB = 752,
   dnnPointwiseY = 753,
+  dnnPointwiseDx = 756,
+  dnnPointwiseDy = 757,
   dnnPointwiseT = 758,
   dnnMatmulComputeType = 1500,
   dnnMatmulA = 1520,
@@ -111,6 +113,9 @@ enum : int {
   dnnExp = 13,
   dnnLog = 15,
   dnnIdentity = 21,
+  dnnTanh = 101,
+  dnnTanhBackward = 201,
+  dnnGreater = 302,
   dnnGreaterOrEqual = 303,
   dnnGenIndex = 501,
   dnnSelect = 601,
@@ -120,6 +125,7 @@ enum : int {
   // cudnnBackendNumericalNote_t
   dnnNoteTensorCore = 0,
   dnnNoteNarrowInputs = 1,
+  dnnNoteNondeterministic = 4,
   dnnNoteCount = 10,
 };
 
