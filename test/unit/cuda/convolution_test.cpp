@@ -1,13 +1,8 @@
 // Which engine a convolution gets, by the order of its tensors; by the fake cuDNN's word and, where it is installed, by
 // the real one's.
-#include "runtime/engine/device/cuda/cuda_device.h"
-#include "test/unit/cuda/fake_gpu.h"
-#include <cstdlib>
-#include <filesystem>
+#include "test/unit/cuda/engines.h"
 #include <fmt/format.h>
-#include <glob.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cleave::runtime::test {
 namespace {
@@ -39,32 +34,6 @@ plan::Command commandOf(plan::Convolution::Pass pass, const Layer &layer, bool i
   return command;
 }
 
-// The driver's words on the engine that it takes; the addresses are of no memory.
-class Engines {
-public:
-  Engines() {
-    plan.mutable_cuda()->set_target("sm_90");
-    auto opened = cuda::Gpu::open(0, plan);
-    EXPECT_TRUE(opened.isOk()) << opened.status().message();
-    device = std::make_unique<cuda::CudaDevice>(*opened, dist::Mesh(), 0);
-    EXPECT_TRUE(device->allocate(1 << 20).isOk());
-  }
-  std::string warningOf(const plan::Command &command) {
-    Result<Prepared> prepared = device->prepare(command);
-    return prepared ? (*prepared)->warning() : prepared.status().message();
-  }
-
-  // All convolutions so far.
-  int64_t workspaceBytes() {
-    EXPECT_TRUE(device->finishPreparing().isOk());
-    return device->allocatedBytes() - (1 << 20);
-  }
-
-private:
-  plan::Plan plan;
-  std::unique_ptr<cuda::CudaDevice> device;
-};
-
 constexpr plan::Convolution::Pass passes[] = {plan::Convolution::FORWARD, plan::Convolution::GRAD_INPUT,
                                               plan::Convolution::GRAD_WEIGHT};
 
@@ -80,22 +49,9 @@ TEST(CudaConvolution, TensorCoresThatDoNotFitAreMissedWithAWarning) {
   }
 }
 
-// The distinct convolutions of ResNet-50, of 256 images. The real library reads its environment when it is loaded, so
-// that they are asked for in a process of their own.
+// The distinct convolutions of ResNet-50, of 256 images.
 TEST(CudaConvolution, RealEnginesHaveTensorCores) {
-  if (!std::getenv("FAKE_CUDNN_PLANS")) {
-    glob_t found{};
-    const int missing = ::glob("/usr/local/cuda*/lib*/libcudnn.so.9", 0, nullptr, &found);
-    const std::string library = missing ? "" : found.gl_pathv[0];
-    ::globfree(&found);
-    if (library.empty()) GTEST_SKIP() << "no cuDNN is installed";
-    const std::string command = fmt::format("FAKE_CUDNN_REAL={} FAKE_CUDNN_PLANS=1 LD_LIBRARY_PATH={}:{} {} "
-                                            "--gtest_filter=CudaConvolution.RealEnginesHaveTensorCores",
-                                            library, FAKE_LIBRARIES, library.substr(0, library.rfind('/')),
-                                            std::filesystem::read_symlink("/proc/self/exe").string());
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return;
-  }
+  if (askedElsewhere("CudaConvolution.RealEnginesHaveTensorCores")) return;
   FakeGpu gpu;
   Engines engines;
   const Layer layers[] = {

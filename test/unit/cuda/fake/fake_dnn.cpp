@@ -51,7 +51,7 @@ struct Real {
             "multiProcessorCount":132,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
             "reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,
             "maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,
-            "smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,
+            "memoryBusWidth":5120,"oversizedSharedMemoryPerBlock":232448,"smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,
             "deviceName":"NVIDIA H100 80GB HBM3"})";
     constexpr int kind = 38, json = 2702,
                   characters = 24; // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, its text, CUDNN_TYPE_CHAR
@@ -118,7 +118,7 @@ struct Real {
     if (d->kind == dnnExecutionPlan) {
       constexpr int planDevice = 407; // CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
       // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded. Engines that
-      // compile as they are needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
+      // compile as they are needed look for a libcuda.so.1 (LD_LIBRARY_PATH): one that has no GPU, ../driverless.
       constexpr int compiledOnly = 5001;
       int error = set(own, planDevice, dnnTypeDescriptor, 1, &device);
       if (!error) error = finalize(own);
