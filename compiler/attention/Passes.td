@@ -51,10 +51,10 @@ def RaiseAttention : Pass<"raise-attention", "::mlir::ModuleOp"> {
         s = Contract q, k;  x = s * scale + mask;  p = softmax(x) in core ops;  out = Contract p, v
         ->  out, stats = onnx.ScaledAttention q, k, v [, bias] {scale, soft_cap, left_bound, right_bound}
 
-    A soft cap, cap(x) = c tanh(x / c), is an attribute. Masks: a band of positions (causal, a sliding window) becomes the two bounds; any other, additive or boolean, one bias
-    of the size it has before it is repeated. A bias that depends on a trained parameter (relative positions that are learned) is no mask: no library
-    gives its gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities
-    somebody else reads.
+    A soft cap, cap(x) = c tanh(x / c), is an attribute. Masks: a band of positions (causal, a sliding window) becomes
+    the two bounds; any other, additive or boolean, one bias of the size it has before it is repeated. A bias that
+    depends on a trained parameter (relative positions that are learned) is no mask: no library gives its gradient, so
+    that attention stays as it is. So does attention with dropout, and any whose probabilities somebody else reads.
   }];
   let options = [
     Option<"keyMultiple", "key-multiple", "int64_t", "1", "the number of keys has to be a multiple of it">,
@@ -62,7 +62,8 @@ def RaiseAttention : Pass<"raise-attention", "::mlir::ModuleOp"> {
            "the number of features has to be a multiple of it">,
     Option<"maxFeatures", "max-features", "int64_t", "LibraryAttention().maxFeatures",
            "the most features of a query, key or value">,
-    Option<"anyBand", "any-band", "bool", "false", "any band of positions is taken, not only those that end in a causal mask">,
+    Option<"anyBand", "any-band", "bool", "false",
+           "any band of positions is taken, not only those that end in a causal mask">,
     Option<"softCap", "soft-cap", "bool", "false", "scores with a soft cap are taken">,
     Option<"parts", "parts", "int64_t", "1", "of the sequence on a ring, each of which the library has to take">,
     Option<"headWays", "head-ways", "int64_t", "1", "heads of keys are repeated until they divide into so many parts">
@@ -100,8 +101,8 @@ def ExpandAttention : Pass<"expand-attention", "::mlir::ModuleOp"> {
         tail of the queries x head of the keys                                   always visible
         keys from an earlier device (p' < p): head x head    from a later one: tail x tail   visible; the rest is hidden
 
-    A library's attention (ScaledAttention) becomes one for each pair of blocks, two for each turn in head-tail order. Their
-    rows are merged by stats, the logarithms of the softmax's denominators:
+    A library's attention (ScaledAttention) becomes one for each pair of blocks, two for each turn in head-tail order.
+    Their rows are merged by stats, the logarithms of the softmax's denominators:
 
         stats = log(exp stats a + exp stats b);  out = out a * exp(stats a - stats) + out b * exp(stats b - stats)
   }];

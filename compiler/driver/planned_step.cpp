@@ -99,9 +99,10 @@ Status buildSplit(PlannedStep &planned, bool forCode) {
         "losses differ from those of synchronous training");
   }
   // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
-  bool byLibrary = forCode && blocks == 1 && recipe::allowsLibraryAttention(request.recipe) &&
+  bool byLibrary = forCode && recipe::allowsLibraryAttention(request.recipe) &&
                    !planner::computeCapability(request.cluster.device.kind).empty();
-  planned.built = {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary};
+  planned.built = {planned.decision.microbatches,       blocks, staged, delaysWeights, byLibrary,
+                   planned.decision.mesh.axisSize("tp")};
   if (forCode && planned.isRebuilt())
     CLEAVE_RETURN_IF_ERROR(rebuild(request, nullptr, planned.built, planned.pipeline));
   if (planned.decision.microbatches > 1) {
