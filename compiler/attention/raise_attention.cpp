@@ -92,9 +92,10 @@ public:
     auto bound = [&](std::optional<int64_t> bound) {
       return bound ? builder.getI64IntegerAttr(*bound) : IntegerAttr();
     };
-    auto op = onnx::ScaledAttentionOp::create(builder, final.getLoc(), q, k, v, bias, builder.getF64FloatAttr(scale),
-                                              bound(band.left), bound(band.right),
-                                              softCap ? builder.getF64FloatAttr(*softCap) : FloatAttr());
+    // Products in fp32 are scaled by a number of fp32, by the library as by what it stands for.
+    auto op = onnx::ScaledAttentionOp::create(
+        builder, final.getLoc(), q, k, v, bias, builder.getF64FloatAttr(static_cast<float>(scale)), bound(band.left),
+        bound(band.right), softCap ? builder.getF64FloatAttr(*softCap) : FloatAttr());
     // The planner knows the product of queries and keys: its split of batch and heads is this op's.
     place::nodeAttr.copy(product, op);
     place::decidedFactorsAttr.set(op, decidedFactors(builder, op));

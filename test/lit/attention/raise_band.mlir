@@ -1,5 +1,6 @@
 // Masks that show a band of positions become bounds: a sliding window, as transformers compute it in four dimensions; a
 // causal mask whose last query stands at the last key; a window that looks ahead, where the library takes any band.
+// Scales are rounded to fp32, as its products are scaled.
 // RUN: cleave-opt %s --split-input-file --raise-attention | FileCheck %s
 // RUN: cleave-opt %s --split-input-file --raise-attention=any-band=true | FileCheck %s --check-prefix=ANY
 // RUN: cleave-opt %s --split-input-file --raise-attention --decompose-attention | FileCheck %s --check-prefix=WRITTEN
@@ -7,7 +8,7 @@
 // CHECK-LABEL: func.func @model
 // CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {left_bound = 2 : i64, {{.*}}right_bound = 0 : i64
 // CHECK-LABEL: func.func @model
-// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {place{{.*}}right_bound = 2 : i64
+// CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {place{{.*}}right_bound = 2 : i64, scale = 0.01000000070
 // CHECK-LABEL: func.func @model
 // CHECK: onnx.ScaledAttention %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {place
 // CHECK-NOT: right_bound
@@ -46,7 +47,11 @@ func.func @model(%q: tensor<2x1x4x8xf32>, %k: tensor<2x1x4x8xf32>, %v: tensor<2x
 }
 // -----
 func.func @model(%q: tensor<2x1x2x8xf32>, %k: tensor<2x1x4x8xf32>, %v: tensor<2x1x4x8xf32>) -> (tensor<2x1x2x8xf32> {onnx.name = "y"}) {
-  %s = onnx.Contract %q, %k {lhs_indices = array<i64: 0, 1, 2, 4>, rhs_indices = array<i64: 0, 1, 3, 4>, result_indices = array<i64: 0, 1, 2, 3>} : (tensor<2x1x2x8xf32>, tensor<2x1x4x8xf32>) -> tensor<2x1x2x4xf32>
+  %qs = onnx.Constant dense<1.0e-01> : tensor<2x1x2x8xf32>
+  %ks = onnx.Constant dense<1.0e-01> : tensor<2x1x4x8xf32>
+  %qm = onnx.Mul %q, %qs : (tensor<2x1x2x8xf32>, tensor<2x1x2x8xf32>) -> tensor<2x1x2x8xf32>
+  %km = onnx.Mul %k, %ks : (tensor<2x1x4x8xf32>, tensor<2x1x4x8xf32>) -> tensor<2x1x4x8xf32>
+  %s = onnx.Contract %qm, %km {lhs_indices = array<i64: 0, 1, 2, 4>, rhs_indices = array<i64: 0, 1, 3, 4>, result_indices = array<i64: 0, 1, 2, 3>} : (tensor<2x1x2x8xf32>, tensor<2x1x4x8xf32>) -> tensor<2x1x2x4xf32>
   %table = onnx.Constant dense<[[0.0, 0.0, 0.0, 0xFF800000], [0.0, 0.0, 0.0, 0.0]]> : tensor<2x4xf32>
   %mask = onnx.Broadcast %table {dims = array<i64: 2, 3>, shape = array<i64: 2, 1, 2, 4>} : (tensor<2x4xf32>) -> tensor<2x1x2x4xf32>
   %x = onnx.Add %s, %mask : (tensor<2x1x2x4xf32>, tensor<2x1x2x4xf32>) -> tensor<2x1x2x4xf32>
