@@ -26,6 +26,8 @@ SPLITS = {
     "tp2sp": (2, ["--mesh", "tp=2", "--sequence-parallel"]), "auto3": (3, []), "m2": (1, ["--microbatches", "2"]),
     "pp2": (2, ["--mesh", "pp=2"]),
     "tp4": (4, ["--mesh", "tp=4"]), "dp2tp2": (4, ["--mesh", "dp=2,tp=2"]), "cp2": (2, ["--mesh", "cp=2"]), "auto4": (4, []),
+    "ep2": (2, ["--mesh", "ep=2"]), "ep4": (4, ["--mesh", "ep=4"]), "ep2tp2": (4, ["--mesh", "ep=2,tp=2"]),
+    "pp2ep2": (4, ["--mesh", "pp=2,ep=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "full": (1, ["--recompute", "full"]), "zero2m2": (2, ["--like", "zero2", "--microbatches", "2"]),
     "pp2m2": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "pp2zb": (2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4"]),

@@ -71,9 +71,12 @@ class Masked(Routed):
 
 
 class Hits(Routed):
-    """Over the experts that some token chose, as transformers' Switch goes."""
+    """Over the experts that some token chose, as transformers' Switch goes; its encoder makes a mask unless it is exported, and
+    reads one."""
 
     def mix(self, x, weight, index):
+        known = None if torch.compiler.is_compiling() else torch.ones_like(x)
+        x = x * known[:, :]
         y, mask = torch.zeros_like(x), F.one_hot(index, EXPERTS).permute(2, 1, 0)
         for hit in torch.greater(mask.sum((-1, -2)), 0).nonzero():
             choice, row = torch.where(mask[hit].squeeze(0))

@@ -34,21 +34,35 @@ def quiet():
             logging.disable(before)
 
 
-def traced(module, example, dynamic, loops=contextlib.nullcontext()):
-    """The ExportedProgram with ATen's operators; `dynamic`: for any batch, or for those that the module distinguishes not."""
-    if not dynamic:
-        return _exported(module, example, None, loops)
+@contextlib.contextmanager
+def as_it_runs():
+    """The module is not told that it is exported: the encoders of Switch and LongT5 in transformers leave out then the mask
+    that they make where none is given, and read it."""
+    asked, torch.compiler.is_compiling = torch.compiler.is_compiling, lambda: False
     try:
-        return _exported(module, example, torch.export.Dim("batch"), loops)
+        yield
+    finally:
+        torch.compiler.is_compiling = asked
+
+
+def traced(module, example, dynamic, *ways):
+    """The ExportedProgram with ATen's operators; `dynamic`: for any batch, or for those that the module distinguishes not.
+    `ways`: contexts in which the module runs."""
+    if not dynamic:
+        return _exported(module, example, None, ways)
+    try:
+        return _exported(module, example, torch.export.Dim("batch"), ways)
     except Exception as error:  # diffusers asks whether a batch is 64 or more
         if "Not all values" not in str(error) or not hasattr(torch.export.Dim, "DYNAMIC"):
             raise
-        return _exported(module, example, torch.export.Dim.DYNAMIC, loops)
+        return _exported(module, example, torch.export.Dim.DYNAMIC, ways)
 
 
-def _exported(module, example, dimension, loops):
+def _exported(module, example, dimension, ways):
     shapes = example.dynamic_shapes(module, dimension) if dimension is not None else None
-    with quiet(), PlainAttention(), loops:
+    with quiet(), PlainAttention(), contextlib.ExitStack() as stack:
+        for way in ways:
+            stack.enter_context(way())
         program = torch.export.export(module, example.args, example.kwargs or None, dynamic_shapes=shapes, strict=False)
     write_masks_as_dropouts(program)
     write_complex_as_pairs(program)

@@ -112,13 +112,19 @@ class Making:
         return example, right
 
     def _traced(self, example, dynamic):
+        """As the module is when it is exported, else as it is when it runs, else with loops over all experts."""
         try:
             return dynamo.traced(self.module, example, dynamic)
+        except Exception as error:  # exporters raise what they like
+            failure = error
+        try:
+            return dynamo.traced(self.module, example, dynamic, dynamo.as_it_runs)
         except Exception:
             if not self.weights or not is_neutral(self.module, example):
-                raise
-        program = dynamo.traced(self.module, example, dynamic, EveryExpert())
-        remark = "a loop over the experts that tokens chose was exported as one over all experts"
+                raise failure from None
+        program = dynamo.traced(self.module, example, dynamic, dynamo.as_it_runs, EveryExpert)
+        remark = ("a loop over the experts that tokens chose was exported as one over all experts: an expert without tokens has a "
+                  "gradient of zeros, where PyTorch has none, so that its momentum and weight decay go on")
         self.remarks += [remark] if remark not in self.remarks else []
         return program
 
