@@ -354,6 +354,17 @@ std::vector<Term> Store::piecesOf(Term t, const std::vector<Term> &factors) {
   return pieces;
 }
 
+// Whether a condition among the factors is on a variable that a condition in the sum is on.
+bool Store::meets(Term sum, const std::vector<Term> &factors) {
+  for (Term child : open(sum))
+    for (Term own : conditional(child).conditions)
+      for (Term factor : factors)
+        if (kindOf(factor) == Kind::Inside &&
+            std::ranges::any_of(term(own).variables, [&](Atom v) { return dependsOn(factor, v); }))
+          return true;
+  return false;
+}
+
 // [v = 2] f(v) = [v = 2] f(2), [v < 8] f(v % 8) = [v < 8] f(v), the same for a condition on v within f, and a condition
 // times a sum of pieces is a sum of pieces. True: `result` is their product.
 bool Store::useConditions(std::vector<Term> &factors, Term &result) {
@@ -390,7 +401,7 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
   }
   for (size_t j = 0; j < factors.size() && hasCondition; ++j) {
     const bool isPieces = kindOf(factors[j]) == Kind::Sum && definitionOf(factors[j]).fragility >= mostFragile - 1;
-    if (!isPieces) continue;
+    if (!isPieces || (hasPadding && !meets(factors[j], factors))) continue;
     std::vector<std::pair<double, Term>> pieces;
     for (Term piece : piecesOf(factors[j], factors)) {
       std::vector<Term> changed = factors;

@@ -303,6 +303,7 @@ private:
   // pieces.cpp
   bool isConcatenation(Term term) const;
   std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
+  bool meets(Term sum, const std::vector<Term> &factors);
   bool useConditions(std::vector<Term> &factors, Term &result);
   int32_t conditionsIn(Term t) const;
   void dropImplied(std::vector<Term> &factors);

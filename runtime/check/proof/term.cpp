@@ -586,7 +586,14 @@ Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
     made.factors.push_back(factor);
     children.push_back(t);
   }
-  return close(std::move(made), children);
+  const Term all = close(std::move(made), children);
+  if (hasPadding && children.size() > 1 &&
+      isConcatenation(all)) // [h < 2] [v < 8] a + [h < 2] b is [h < 2] ([v < 8] a + b)
+    if (auto common = commonConditions(all); common && !meets(common->second, common->first)) {
+      common->first.push_back(common->second);
+      return product(common->first);
+    }
+  return all;
 }
 
 } // namespace cleave::proof
