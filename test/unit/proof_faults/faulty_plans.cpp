@@ -6,6 +6,7 @@
 #include "runtime/check/verify/compare.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/verify/verify.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -171,6 +172,30 @@ const std::map<std::string, Fault> &faults() {
          c.set_op(plan::Collective::BROADCAST);
          return true;
        })},
+      // A mean over what a device counted itself: right only where all devices count the same.
+      {"a device's own count",
+       [](plan::Plan &plan, Random &random) {
+         plan::Fragment *fragment;
+         Command *command = anyCommand(
+             plan, random,
+             [](const Command &c) {
+               return c.phase() == "forward" && c.has_collective() &&
+                      c.collective().op() == plan::Collective::ALL_REDUCE && c.collective().inputs_size() == 1 &&
+                      c.collective().bytes() == 4;
+             },
+             &fragment);
+         if (!command) return false;
+         const plan::Collective sum = command->collective();
+         plan::Copy &own = *command->mutable_copy();
+         *own.mutable_source() = sum.inputs(0);
+         *own.mutable_target() = sum.outputs(0);
+         own.add_sizes(1), own.add_source_strides(1), own.add_target_strides(1);
+         for (Command &later : *fragment->mutable_commands())
+           if (later.has_collective() && std::ranges::equal(later.collective().axes(), sum.axes()) &&
+               later.collective().sequence() > sum.sequence())
+             later.mutable_collective()->set_sequence(later.collective().sequence() - 1);
+         return true;
+       }},
       {"collective's parts swapped", ofCollective([](plan::Plan &, plan::Collective &c, Random &) {
          for (int i = 0; i + 1 < c.inputs_size(); ++i)
            if (sameType(c.inputs(i), c.inputs(i + 1))) {
