@@ -100,11 +100,24 @@ using Rule = Values (*)(Node &);
 class Rules {
 public:
   static const Rules &all();
-  void add(llvm::StringRef op, Rule rule, llvm::StringRef domain = "") { table[(domain + "::" + op).str()] = rule; }
-  Rule find(llvm::StringRef domain, llvm::StringRef op) const { return table.lookup((domain + "::" + op).str()); }
+  void add(llvm::StringRef op, Rule rule, llvm::StringRef domain = "") {
+    table[(domain + "::" + op).str()].rule = rule;
+  }
+  // Of an operator whose results depend, at each place, on the operands at this place alone: what data select passes
+  // through it (selection.h).
+  void addPerElement(llvm::StringRef op, Rule rule, llvm::StringRef domain = "") {
+    table[(domain + "::" + op).str()] = {rule, true};
+  }
+  Rule find(llvm::StringRef domain, llvm::StringRef op) const { return entry(domain, op).rule; }
+  bool isPerElement(llvm::StringRef domain, llvm::StringRef op) const { return entry(domain, op).isPerElement; }
 
 private:
-  llvm::StringMap<Rule> table;
+  struct Entry {
+    Rule rule = nullptr;
+    bool isPerElement = false;
+  };
+  Entry entry(llvm::StringRef domain, llvm::StringRef op) const { return table.lookup((domain + "::" + op).str()); }
+  llvm::StringMap<Entry> table;
 };
 
 void addElementwise(Rules &rules);

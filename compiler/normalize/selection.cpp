@@ -129,15 +129,6 @@ std::optional<Selection> inView(Selection s, ArrayRef<int64_t> from, ArrayRef<in
 
 bool isAmong(StringRef op, StringRef words) { return llvm::is_contained(llvm::split(words, ' '), op); }
 
-// Operators whose results depend, at each place, on the operands at this place alone.
-bool isPerElement(StringRef op) {
-  return isAmong(op, "Abs Add And BiasGelu BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos "
-                     "Cosh Div Dropout Elu Equal Erf Exp FastGelu Floor Gelu Greater GreaterOrEqual HardSigmoid "
-                     "HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or "
-                     "PRelu Pow QuickGelu Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub "
-                     "Sum Swish Tanh ThresholdedRelu Where Xor");
-}
-
 // The operand whose derivative is infinite at some numbers, or overflows.
 std::optional<size_t> singularOperand(StringRef op) {
   if (op == "Div") return 1;
@@ -161,7 +152,7 @@ public:
       Value &x = n.inputs[*at];
       x = n.b.where(maskFor(n, *of(*at), x), x, n.b.scalar(x, 1));
     }
-    if (isPerElement(op)) return alignedAtEnd();
+    if (Rules::all().isPerElement(n.op.getDomain(), op)) return alignedAtEnd();
     if (op == "Gather" && of(1) && !of(0)) return gather();
     if (op == "GatherND" && of(1) && !of(0)) return gatherND();
     if (op == "Expand" && isCountFirst()) return marked({n.in(0)}, *of(0));

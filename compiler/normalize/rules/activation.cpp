@@ -121,23 +121,23 @@ Values logSoftmax(Node &n) {
 } // namespace
 
 void addActivations(Rules &rules) {
-  rules.add("Gelu", gelu);
-  rules.add("Gelu", gelu, "com.microsoft");
-  rules.add("BiasGelu", biasGelu, "com.microsoft");
-  rules.add("FastGelu", fastGelu, "com.microsoft");
-  rules.add("QuickGelu", quickGelu, "com.microsoft");
-  rules.add("LeakyRelu", leakyRelu);
-  rules.add("PRelu", pRelu);
-  rules.add("ThresholdedRelu", thresholdedRelu);
-  rules.add("Elu", elu);
-  rules.add("Celu", celu);
-  rules.add("Selu", selu);
-  rules.add("HardSigmoid", hardSigmoid);
-  rules.add("HardSwish", hardSwish);
-  rules.add("Softplus", softplus);
-  rules.add("Mish", mish);
-  rules.add("Softsign", softsign);
-  rules.add("Swish", swish);
+  rules.addPerElement("Gelu", gelu);
+  rules.addPerElement("Gelu", gelu, "com.microsoft");
+  rules.addPerElement("BiasGelu", biasGelu, "com.microsoft");
+  rules.addPerElement("FastGelu", fastGelu, "com.microsoft");
+  rules.addPerElement("QuickGelu", quickGelu, "com.microsoft");
+  rules.addPerElement("LeakyRelu", leakyRelu);
+  rules.addPerElement("PRelu", pRelu);
+  rules.addPerElement("ThresholdedRelu", thresholdedRelu);
+  rules.addPerElement("Elu", elu);
+  rules.addPerElement("Celu", celu);
+  rules.addPerElement("Selu", selu);
+  rules.addPerElement("HardSigmoid", hardSigmoid);
+  rules.addPerElement("HardSwish", hardSwish);
+  rules.addPerElement("Softplus", softplus);
+  rules.addPerElement("Mish", mish);
+  rules.addPerElement("Softsign", softsign);
+  rules.addPerElement("Swish", swish);
   rules.add("Softmax", softmax);
   rules.add("LogSoftmax", logSoftmax);
 }

@@ -265,8 +265,8 @@ Values elements(Node &n) {
 } // namespace
 
 void addQuantization(Rules &rules) {
-  rules.add("Cast", cast);
-  rules.add("CastLike", castLike);
+  rules.addPerElement("Cast", cast);
+  rules.addPerElement("CastLike", castLike);
   rules.add("Elements", elements, "cleave");
   rules.add("QuantizeLinear", quantizeLinear);
   rules.add("DequantizeLinear", dequantizeLinear);

@@ -92,7 +92,7 @@ Values bernoulli(Node &n) {
 } // namespace
 
 void addRandom(Rules &rules) {
-  rules.add("Dropout", dropout);
+  rules.addPerElement("Dropout", dropout);
   rules.add("RandomUniform", randomUniform<false>);
   rules.add("RandomUniformLike", randomUniform<true>);
   rules.add("RandomNormal", randomNormal<false>);
