@@ -262,7 +262,7 @@ bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
   return false;
 }
 
-int32_t Store::conditionsIn(Term t) const { return definitionOf(t).conditions + (kindOf(t) == Kind::Inside); }
+int64_t Store::conditionsIn(Term t) const { return definitionOf(t).conditions + (kindOf(t) == Kind::Inside); }
 
 // [v = r] [v < 8] is [v = r] where r < 8.
 void Store::dropImplied(std::vector<Term> &factors) {
@@ -381,7 +381,7 @@ bool Store::useConditions(std::vector<Term> &factors, Term &result) {
       for (size_t j = 0; j < factors.size(); ++j) {
         if (i == j || !dependsOn(factors[j], v)) continue;
         const int64_t divisions = divisionsOf(factors[j], {v});
-        const int32_t conditions = hasPadding ? conditionsIn(factors[j]) : 0;
+        const int64_t conditions = hasPadding ? conditionsIn(factors[j]) : 0;
         if (high - low > 1 && divisions == 0 && conditions == 0) continue;
         const Atom within = fresh(term(factors[j]).variables, high - low);
         const Term narrower = replace(factors[j], {{v, add(of(within), constant(low))}});

@@ -69,7 +69,7 @@ struct IndexNode {
 
 inline constexpr size_t mostExpressions = 2'500'000; // that a store makes
 inline constexpr int8_t mostFragile = 3;
-inline constexpr int32_t manyConditions = 1 << 20;
+inline constexpr int64_t manyConditions = int64_t{1} << 61;
 inline constexpr int64_t anyMicrobatch = -1;          // what a sum over microbatches runs over, while it is worked on
 inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
 
@@ -109,7 +109,7 @@ struct DefinitionNode {
   // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
   int8_t fragility = 0;
   // Somewhere in it:
-  int32_t conditions = 0;             // on indices: how many, up to `manyConditions`
+  int64_t conditions = 0;             // on indices: how many, up to `manyConditions`
   bool isGathered = false;            // sums over microbatches
   bool hasStandIns = false;           // leaves that stand for other terms
   std::vector<int64_t> numbers{};     // Table
@@ -305,7 +305,7 @@ private:
   std::vector<Term> piecesOf(Term t, const std::vector<Term> &factors);
   bool meets(Term sum, const std::vector<Term> &factors);
   bool useConditions(std::vector<Term> &factors, Term &result);
-  int32_t conditionsIn(Term t) const;
+  int64_t conditionsIn(Term t) const;
   void dropImplied(std::vector<Term> &factors);
   std::optional<std::pair<std::vector<Term>, Term>> commonConditions(Term t);
   bool isMinusInfinity(Term t) const;
