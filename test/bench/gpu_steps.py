@@ -26,7 +26,8 @@ CLUSTER = "h100-80g:1"
 # By model: what is left out, and the flags for it.
 VARIANTS = {"gpt2": [("as it is", []), ("`attention=written`", ["--set", "attention=written"]),
                      ("`epilogues=written`", ["--set", "epilogues=written"]),
-                     ("both", ["--set", "attention=written", "--set", "epilogues=written"])],
+                     ("both", ["--set", "attention=written", "--set", "epilogues=written"]),
+                     ("sums in any order (`deterministic=true`)", ["--set", "deterministic=true"])],
             "resnet50": [("as it is", [])]}
 LIBRARY = ("contract", "convolution", "attention")
 BEGIN, END = "<!-- gpu steps -->", "<!-- end of gpu steps -->"
