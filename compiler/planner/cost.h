@@ -32,9 +32,10 @@ struct CostSums {
   LinkSeconds hideableLinks = {};
   double hostSeconds = 0, hostExposed = 0; // copies of the state from and to the host; their part of `exposed`
   // Bytes of each microbatch in flight.
-  double kept = 0;       // from the forward pass to the backward pass
-  double held = 0;       // where the backward pass is two functions: what the first makes for the second
-  double keptOnHost = 0; // in the host's memory
+  double kept = 0;        // from the forward pass to the backward pass, with the room that gradients need beyond it
+  double activations = 0; // of these: what the forward pass keeps
+  double held = 0;        // where the backward pass is two functions: what the first makes for the second
+  double keptOnHost = 0;  // in the host's memory
   // Bytes, once.
   double parameters = 0, gradients = 0, optimizer = 0;
   double inRoom = 0;     // gradients that take the room of activations (gradientsInRoom); `kept` has them

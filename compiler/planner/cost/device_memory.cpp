@@ -85,10 +85,11 @@ double ownWorkspace(const Setting &setting, const Cost &rank) {
 } // namespace
 
 MemoryBreakdown deviceMemory(const Setting &setting, const Cost &rank, double kept, double buffers) {
+  const double beyond = rank.kept - rank.activations; // of gradients, the room of activations
   return {rank.parameters,
-          rank.gradients + rank.inRoom + rank.sums,
+          rank.gradients + beyond + rank.sums,
           rank.optimizer,
-          kept - rank.inRoom + rank.keptOfLast + passingBytes(rank) + rank.transient,
+          kept - beyond + rank.keptOfLast + passingBytes(rank) + rank.transient,
           buffers + rank.staged + ownWorkspace(setting, rank),
           rank.host};
 }
@@ -101,7 +102,8 @@ MemoryByPart memoryByPart(const Setting &setting, const Cost &rank, const Memory
   return {{first, always + rank.workspace + space.gathered + gatheredOverTensor(rank)},
           {device.gradients, device.workspace - ofLast},
           {device.gradients, device.workspace},
-          {device.gradients, always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
+          {rank.gradients + rank.inRoom + rank.sums,
+           always + space.update + space.buckets + combinedBucket(setting, rank) + space.moved}};
 }
 
 } // namespace cleave::planner

@@ -25,8 +25,8 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank);
 double workspaceBytes(const Setting &setting, double largest, const Cost &rank);
 // Beside that, what tp has on its way of these units: parameters that it gathers, gradients that it combines.
 double besideOfTensor(const Setting &setting, const Cost &rank);
-// The memory of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers. Activations
-// are what they take beyond the gradients that take their room.
+// The memory of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers. Gradients
+// that have the room of activations by the time they are made count there.
 MemoryBreakdown deviceMemory(const Setting &setting, const Cost &rank, double kept, double buffers);
 
 // deviceMemory()'s gradients and workspace by part of the step; the last microbatch's backward pass has all of them. A

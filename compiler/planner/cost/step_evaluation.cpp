@@ -196,6 +196,7 @@ void shareRoom(const SplitModel &model, const std::vector<int> &choice, std::vec
   }
   for (size_t kind = 0; kind < memory.size(); ++kind) {
     Cost &one = memory[kind];
+    one.activations = one.kept;
     one.beside += std::min(one.kept, gradients[kind]);
     one.kept = std::max(one.kept, gradients[kind]);
   }

@@ -105,15 +105,17 @@ void addPasses(Timeline &timeline, double &seconds) {
     for (size_t u = 0; u < units.size(); ++u) {
       const Cost &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.forward;
-      kept += unit.kept;
+      kept += unit.activations;
       timeline.forward(seconds, kept);
     }
     for (size_t u = units.size(); u-- > 0;) {
       const Cost &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.backwardInput + unit.backwardWeight;
       timeline.makeGradients(int(u));
-      timeline.backward(seconds, kept, left == 1);
-      kept -= unit.kept;
+      // The workspace has what the unit at work needs of both.
+      const double freed = std::min(unit.activations, decided.state.kinds[size_t(units[u].kind)].inRoom);
+      timeline.backward(seconds, kept - freed, left == 1);
+      kept -= unit.activations;
     }
   }
 }

@@ -174,7 +174,8 @@ def memory_rows(folder):
             # 18 bytes a parameter in the paper's tables: bf16 with gradients summed up in fp32.
             precision = "bf16" if r["source"] == "korthikanti_2022" else "fp16"
             model = Model(n["layers"], n["hidden"], n["heads"], n["vocab"], n["seq"], precision)
-        micro, microbatches = n.get("micro_batch", 1), n.get("microbatches", 1)
+        # Of one microbatch gradients have the room of activations; all of them count where they are added up.
+        micro, microbatches = n.get("micro_batch", 1), n.get("microbatches", 2 if r["what"] == "model_states" else 1)
         request = split_request(model, n["dp"] * micro * microbatches, micro, n["tp"], n["dp"], n["pp"], n["vpp"],
                                 r["recompute"] or "none", r["sequence_parallel"] == "1", zero(r))
         devices = n["tp"] * n["pp"] * n["dp"]

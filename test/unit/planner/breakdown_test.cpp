@@ -113,7 +113,7 @@ TEST(MemoryOverTime, GradientsAreThereFromThePassThatMakesThem) {
     }
     EXPECT_EQ(layers, 3);
     EXPECT_NEAR(before, all / parts, parameters * aligned);
-    EXPECT_NEAR(before, memory.predicted.memory.gradients, 1);
+    EXPECT_LE(memory.predicted.memory.gradients, before); // most of them have the room of activations
     EXPECT_NEAR(workspace, memory.predicted.memory.workspace, 1);
     EXPECT_EQ(memory.points.back().part, StepPart::Update);
     EXPECT_EQ(memory.points.back().memory.activations, 0);

@@ -351,17 +351,19 @@ TEST(UnitCosts, GradientsTakeTheRoomOfActivations) {
 // so do its gradient (beside the sum of its squares), each of its states, and what is kept of three samples.
 TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
   const Cluster cluster = *parseCluster("cpu:1");
-  auto memory = [&](int64_t size) {
+  auto memory = [&](int64_t size, int64_t microbatches = 1) {
     ProblemBuilder b("bias", size);
     const int y = b.op("add", "Add", "bn,n->bn", {b.input("x", {size, size}), b.parameter("bias", {size})});
     b.problem.tensors[size_t(y)].saved = true;
     b.problem.tensors[1].optimizerBytes = 8;
     b.op("loss", "Sum", "bn->", {y});
-    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, {});
+    Setting setting;
+    setting.microbatches = microbatches;
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, cluster.device, {}), cluster, {}, setting);
     return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory;
   };
   EXPECT_EQ(memory(3).parameters, 64);
-  EXPECT_EQ(memory(3).gradients, 2 * 64);
+  EXPECT_EQ(memory(3, 3).gradients, 2 * 64);
   EXPECT_EQ(memory(3).optimizer, 2 * 64);
   EXPECT_EQ(memory(16).parameters, 64);
   EXPECT_EQ(memory(16).optimizer, 2 * 64);
