@@ -13,7 +13,9 @@ namespace {
 Value alongChannels(Node &n, Value v, Value x) {
   Value repeated = n.b.create<onnx::BroadcastOp>(v, n.b.builder.getDenseI64ArrayAttr(shapeOf(x)),
                                                  n.b.builder.getDenseI64ArrayAttr({1}));
-  onnx::keepsTypeAttr.set(repeated.getDefiningOp());
+  // It is none where each channel has one number, as of one sample.
+  if (auto broadcast = repeated.getDefiningOp<onnx::BroadcastOp>(); broadcast && repeated != v)
+    onnx::keepsTypeAttr.set(broadcast);
   return repeated;
 }
 
