@@ -169,9 +169,11 @@ def check_sums(report):
     if len(report["stages"]) == 1 and report["microbatches"] > 1:
         near(peak, estimated, estimated, "the fullest moment and the estimate")
     elif len(report["stages"]) == 1:  # but for the gradients that come after it, and their buckets
-        for kind in ("activations", "workspace", "gradients") if not predicted["memory_is_planned"] else ():
+        for kind in ("activations", "workspace") if not predicted["memory_is_planned"] else ():
             most = max(point[kind] for point in report["memory_over_time"])
             near(most, predicted["memory_breakdown"][kind], estimated, f"the most {kind} over time and the estimate")
+        # The others have the room of activations by the time they are made.
+        assert predicted["memory_breakdown"]["gradients"] <= last["gradients"], last
         assert peak >= estimated - 2 * last["gradients"] - last["workspace"], f"memory over time reaches {peak} of {estimated}"
     else:
         assert max(row["memory_bytes_per_device"] for row in report["stages"]) == memory, "no stage needs the most"

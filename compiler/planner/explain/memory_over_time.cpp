@@ -54,9 +54,14 @@ public:
   // `isAgain`: what is computed again is made in it.
   void backward(double seconds, double kept, bool isLast, bool isAgain = true) {
     PartOfStep part = isLast ? parts.lastBackward : parts.backward;
-    if (!decided.model.setting.addsUpGradients())
+    double activations = kept + passingBytes(cost) + (isAgain ? cost.transient : 0);
+    if (!decided.model.setting.addsUpGradients()) {
       part = {made.gradients + made.inRoom, part.workspace - bucketsToCome()};
-    add(seconds, StepPart::Backward, part, kept + passingBytes(cost) + (isAgain ? cost.transient : 0));
+      // The workspace has what the unit at work needs of activations and gradients.
+      const double others = device.parameters + device.optimizer + part.gradients + part.workspace;
+      activations = std::min(activations, device.total() - others);
+    }
+    add(seconds, StepPart::Backward, part, activations);
   }
   // The backward pass of a unit makes its parameters' gradients, and of what several units read the first of them that
   // it comes to: the others add theirs.
@@ -112,9 +117,7 @@ void addPasses(Timeline &timeline, double &seconds) {
       const Cost &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.backwardInput + unit.backwardWeight;
       timeline.makeGradients(int(u));
-      // The workspace has what the unit at work needs of both.
-      const double freed = std::min(unit.activations, decided.state.kinds[size_t(units[u].kind)].inRoom);
-      timeline.backward(seconds, kept - freed, left == 1);
+      timeline.backward(seconds, kept, left == 1);
       kept -= unit.activations;
     }
   }
